@@ -1,0 +1,273 @@
+"""One strict way to configure every command: dataclasses, a flat YAML file, and `--field value`.
+
+    parse_args(RecordConfig, prog="condensery record", example="condensery record --questions q.jsonl")
+    parse_args(SFTArguments, SFTConfig, ModelConfig, prog="condensery sft")    # -> a tuple, in this order
+
+Command line over `--config FILE` over the field's default. It accepts what TRL's `TrlParser` accepts, and
+refuses what that lets through: an unknown key, a key given twice, a value that is not of the field's type.
+Every complaint is one line on stderr and exit status 2. A field with `metadata={"positional": True}` is given by
+place.
+
+Nothing heavy is imported here: stages without a model use it too. Fields of Hugging Face's dataclasses work
+like ours but stay out of `--help`; `--help_all` lists them.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import enum
+import inspect
+import sys
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, get_type_hints, overload
+
+import yaml
+
+from condensery.files import field_types
+
+Config = TypeVar("Config")
+FOREIGN_PACKAGES = ("transformers", "trl", "accelerate", "peft")
+
+
+@overload
+def parse_args(
+    config_class: type[Config],
+    *,
+    argv: Sequence[str] | None = None,
+    prog: str | None = None,
+    description: str | None = None,
+    example: str | None = None,
+) -> Config: ...
+@overload
+def parse_args(
+    config_class: type[Any],
+    *more_classes: type[Any],
+    argv: Sequence[str] | None = None,
+    prog: str | None = None,
+    description: str | None = None,
+    example: str | None = None,
+) -> tuple[Any, ...]: ...
+def parse_args(
+    config_class: Any,
+    *more_classes: Any,
+    argv: Sequence[str] | None = None,
+    prog: str | None = None,
+    description: str | None = None,
+    example: str | None = None,
+) -> Any:
+    """Fill the dataclasses from `argv` (default: sys.argv) and the YAML file it may name.
+
+    Returns the instance, or a tuple of them if several classes are given. Wrong input ends the process with
+    status 2; a ValueError raised by a `__post_init__` is reported the same way.
+    """
+    config_classes = (config_class, *more_classes)
+    words = list(sys.argv[1:] if argv is None else argv)
+    fields = _collect_fields(config_classes)
+    parser = _build_parser(config_classes, fields, prog, description, example, show_all="--help_all" in words)
+    given = vars(parser.parse_args(words))
+    config_path = given.pop("config", None)
+    values = _read_yaml(parser, Path(config_path), fields) if config_path else {}
+    for name, text in given.items():
+        values[name] = _convert(
+            parser, f"{_option(fields[name])}: ", field_types.convert_text, text, fields[name]
+        )
+    instances = tuple(_fill(parser, each, values) for each in config_classes)
+    return instances[0] if len(instances) == 1 else instances
+
+
+def resolved_config(*instances: Any) -> dict[str, Any]:
+    """What `--config` needs to repeat a run: all fields of ours, and Hugging Face's where they were changed.
+
+    (Theirs are some 150, and their own `__post_init__` turns some into objects that no file can hold.)
+    """
+    resolved: dict[str, Any] = {}
+    for instance in instances:
+        hints = get_type_hints(type(instance))
+        for field in (field for field in dataclasses.fields(instance) if field.init):
+            value = _plain(vars(instance)[field.name])
+            ours = _is_ours(type(instance), field.name)
+            if ours or (value != _plain(field.default) and field_types.accepts(value, hints[field.name])):
+                resolved[field.name] = value
+    return resolved
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    name: str
+    hint: Any
+    help: str
+    choices: list[Any] | None
+    positional: bool
+    ours: bool
+    default: Any
+    required: bool
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose errors are one line: a usage of 200 fields would hide the message."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """PyYAML keeps the last of two equal keys without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if repeated:
+            raise yaml.YAMLError(f"key given twice: {', '.join(repeated)}")
+        return super().construct_mapping(node, deep)
+
+
+def _collect_fields(config_classes: Sequence[type[Any]]) -> dict[str, _Field]:
+    fields: dict[str, _Field] = {}
+    for config_class in config_classes:
+        hints = get_type_hints(config_class)
+        for field in dataclasses.fields(config_class):
+            if not field.init:
+                continue
+            assert field.name not in fields and field.name != "config", f"two fields named {field.name}"
+            fields[field.name] = _Field(
+                name=field.name,
+                hint=hints[field.name],
+                help=field.metadata.get("help", ""),
+                choices=field.metadata.get("choices"),
+                positional=field.metadata.get("positional", False),
+                ours=_is_ours(config_class, field.name),
+                default=field.default,
+                required=_is_required(field),
+            )
+    return fields
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _is_ours(config_class: type[Any], name: str) -> bool:
+    """Whether one of our classes declares the field (a subclass of ours may add fields to one of theirs)."""
+    owner = next(base for base in config_class.__mro__ if name in inspect.get_annotations(base))
+    return owner.__module__.split(".")[0] not in FOREIGN_PACKAGES
+
+
+def _build_parser(
+    config_classes: Sequence[type[Any]],
+    fields: dict[str, _Field],
+    prog: str | None,
+    description: str | None,
+    example: str | None,
+    show_all: bool,
+) -> _Parser:
+    places = [field.name.upper() for field in fields.values() if field.positional]
+    foreign = [cls.__name__ for cls in config_classes if cls.__module__.split(".")[0] in FOREIGN_PACKAGES]
+    epilog = [f"example:\n  {example}"] if example else []
+    if foreign and not show_all:
+        epilog.append(
+            f"The fields of {', '.join(foreign)} work too, e.g. --learning_rate 1e-5; --help_all lists them."
+        )
+    parser = _Parser(
+        prog=prog,
+        description=description,
+        epilog="\n\n".join(epilog),
+        usage=" ".join(["%(prog)s", *places, "[--config FILE.yaml] [--field value ...]"]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE.yaml", help="flat YAML file with any of the fields")
+    if foreign:
+        parser.add_argument(
+            "--help_all", action="help", help="also list the fields of Hugging Face's classes"
+        )
+    for field in fields.values():
+        _add_argument(parser, field, visible=field.ours or show_all)
+    return parser
+
+
+def _add_argument(parser: _Parser, field: _Field, visible: bool) -> None:
+    help_text = _help(field) if visible else argparse.SUPPRESS
+    many = field_types.is_list(field.hint)
+    if field.positional:
+        nargs = (
+            "*" if many else "?"
+        )  # a config file may name it: what is missing is found after both are read
+        parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
+        return
+    flags = list(dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"]))
+    if field_types.is_bool(field.hint):
+        parser.add_argument(*flags, dest=field.name, nargs="?", const="true", metavar="BOOL", help=help_text)
+    else:
+        several = "+" if many else None
+        parser.add_argument(*flags, dest=field.name, nargs=several, metavar=_metavar(field), help=help_text)
+
+
+def _metavar(field: _Field) -> str:
+    choices = field.choices or [
+        c for option in field_types.options(field.hint) for c in field_types.choices(option)
+    ]
+    return "{" + ",".join(str(choice) for choice in choices) + "}" if choices else "VALUE"
+
+
+def _help(field: _Field) -> str:
+    ending = " (required)" if field.required else ""
+    if field.default not in (dataclasses.MISSING, None, ""):
+        ending = f" (default: {_plain(field.default)})"
+    return (field.help + ending).replace("%", "%%")
+
+
+def _read_yaml(parser: _Parser, path: Path, fields: dict[str, _Field]) -> dict[str, Any]:
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        parser.error(f"--config {path}: {error}")
+    if not isinstance(content, dict):
+        parser.error(f"--config {path}: expected `field: value` lines, found {type(content).__name__}")
+    values = {}
+    for key, value in content.items():
+        if key not in fields:
+            close = difflib.get_close_matches(str(key), fields, n=1)
+            parser.error(f"{path}: unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        values[key] = _convert(parser, f"{path}: {key}: ", field_types.convert_value, value, fields[key])
+    return values
+
+
+def _convert(parser: _Parser, place: str, convert: Any, value: Any, field: _Field) -> Any:
+    try:
+        converted = convert(value, field.hint)
+    except ValueError as error:
+        parser.error(f"{place}{error}")
+    if field.choices and converted not in field.choices:
+        parser.error(f"{place}expected one of {', '.join(map(str, field.choices))}, got {value!r}")
+    return converted
+
+
+def _fill(parser: _Parser, config_class: type[Any], values: dict[str, Any]) -> Any:
+    names = {field.name: field for field in dataclasses.fields(config_class) if field.init}
+    missing = [name for name, field in names.items() if _is_required(field) and name not in values]
+    if missing:
+        parser.error(f"missing: {', '.join(missing)} (on the command line or in --config; see --help)")
+    try:
+        return config_class(**{name: values[name] for name in names if name in values})
+    except (
+        ValueError,
+        ImportError,
+    ) as error:  # ImportError: a Hugging Face field that needs an absent package
+        parser.error(str(error))
+
+
+def _option(field: _Field) -> str:
+    return field.name.upper() if field.positional else f"--{field.name}"
+
+
+def _plain(value: Any) -> Any:
+    """The YAML form of a field's value."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

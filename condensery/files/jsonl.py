@@ -1,0 +1,101 @@
+"""JSONL that survives a crash: a row is written once, whole, flushed; a torn last line is repaired before any append."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that is not a JSON object, with the reason."""
+
+    reason: str
+
+
+def scan_jsonl(path: Path | str) -> Iterator[tuple[int, dict | BadLine]]:
+    """(line number, row or what is wrong with it) for every line that is not blank."""
+    with open(path, "rb") as file:
+        for number, raw in enumerate(file, start=1):
+            line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+            if line.strip():
+                yield number, _parse(line)
+
+
+def _parse(line: bytes) -> dict | BadLine:
+    try:
+        row = json.loads(line)
+    except UnicodeDecodeError as error:
+        return BadLine(f"not UTF-8 at byte {error.start}")
+    except (json.JSONDecodeError, RecursionError) as error:
+        torn = "" if line.endswith(b"\n") else " (torn last line)"
+        return BadLine(f"not JSON{torn}: {error}")
+    return row if isinstance(row, dict) else BadLine(f"a JSON {type(row).__name__}, not an object")
+
+
+def read_jsonl(path: Path | str) -> list[dict]:
+    """All rows of a file of ours. Raises ValueError naming the file and all bad lines."""
+    rows, bad = [], []
+    for number, row in scan_jsonl(path):
+        if isinstance(row, BadLine):
+            bad.append(f"{path}:{number}: {row.reason}")
+        else:
+            rows.append(row)
+    if bad:
+        raise ValueError("\n".join(bad))
+    return rows
+
+
+def dump_row(row: dict) -> bytes:
+    """One line. Lone surrogates (broken emoji in logs) are kept as JSON escapes, everything else is readable."""
+    try:
+        return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(row) + "\n").encode()
+
+
+def write_jsonl(path: Path | str, rows: Iterable[dict]) -> None:
+    """A whole file at once, or nothing: written beside its place and moved there."""
+    temporary = Path(f"{path}.part")
+    with open(temporary, "wb") as file:
+        file.writelines(dump_row(row) for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class JsonlAppender:
+    """Appends rows to a file, each with one write call, so that a killed process leaves at most one torn line."""
+
+    def __init__(self, path: Path | str) -> None:
+        repair_tail(path)
+        self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
+
+    def append(self, row: dict) -> None:
+        self.file.write(dump_row(row))
+
+    def __enter__(self) -> "JsonlAppender":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+
+
+def repair_tail(path: Path | str) -> int:
+    """Cut a torn last line off; how many bytes went. A complete row that only lacks its newline gets it."""
+    if not Path(path).exists():
+        return 0
+    with open(path, "r+b") as file:
+        data = file.read()
+        torn = data[data.rfind(b"\n") + 1 :]
+        if not torn:
+            return 0
+        if isinstance(_parse(torn), dict):
+            file.write(b"\n")
+            return 0
+        file.truncate(len(data) - len(torn))
+        return len(torn)

@@ -1,0 +1,68 @@
+"""Output directories that explain themselves: resolved config, command, versions, commit, seed, data fingerprint."""
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+PACKAGES = ("condensery", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "openai")
+
+
+def open_run_directory(path: Path | str, resume: bool = False) -> Path:
+    """Create `path` for a new run, or accept it for a resumed one.
+
+    Raises FileExistsError when it already holds a run and `resume` is off, so that no run overwrites another.
+    """
+    directory = Path(path)
+    if (directory / "run.json").exists() and not resume:
+        raise FileExistsError(
+            f"{directory} already holds a run; continue it with --resume, choose another --output_dir, or remove it"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def describe_run(
+    directory: Path, config: dict, inputs: Iterable[Path | str] = (), counts: dict | None = None
+) -> None:
+    """Write `run.json`: what was run, with what, on which data, and what came out."""
+    description = {
+        "command": " ".join(sys.argv),
+        "config": config,
+        "seed": config.get("seed"),
+        "inputs": {str(path): fingerprint(path) for path in inputs},
+        "counts": counts or {},
+        "git_commit": git_commit(),
+        "python": platform.python_version(),
+        "versions": versions(),
+    }
+    write_json(directory / "run.json", description)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Whole or not at all, with a newline at the end."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def fingerprint(path: Path | str) -> str:
+    """SHA-256 of a file's bytes, shortened."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def git_commit() -> str | None:
+    """The commit of the code that runs, with "+" when the tree differs from it; None outside a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
+def versions() -> dict[str, str]:
+    installed = {dist.metadata["Name"].lower(): dist.version for dist in importlib.metadata.distributions()}
+    return {name: installed[name] for name in PACKAGES if name in installed}

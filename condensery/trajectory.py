@@ -1,0 +1,74 @@
+"""One run of an agent on one task: its messages, where it was compacted, and how it ended."""
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from condensery.facts import Fact
+from condensery.message import Message
+
+Termination = Literal[
+    "answer",  # the agent gave an answer
+    "call_limit",  # no calls left
+    "token_limit",  # the context is full and could not be compacted
+    "summary_failed",  # compaction was due, and the summarizer gave nothing acceptable
+    "unparsable_call",  # the model's calls could not be read, more often than tolerated
+    "endpoint_error",  # the explorer's endpoint failed for good
+    "imported",  # a log that does not say
+]
+
+
+def content_id(value: object) -> str:
+    """A short stable hash of any JSON value; equal content has an equal id on every machine."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Cut(BaseModel):
+    """A moment of compaction: `messages[:position]` had expired, and this is what the summarizer answered.
+
+    Exactly one of `summary` (accepted) and `failure` (a typed reason) is set. After a failure the agent's
+    messages stay as they were.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    position: int
+    summary: str | None = None
+    failure: str | None = None
+    raw: str = ""
+    author: str = ""
+    prompt_template: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Trajectory(BaseModel):
+    """`messages` holds all turns in order, none removed: what the model saw after a cut is derived from `cuts`.
+
+    `head` counts the leading turns that no compaction touches (system turn and question).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    id: str
+    question_id: str
+    rollout: int = 0
+    question: str
+    constraints: list[str] = []
+    language: str = "en"
+    answer: str | None = None
+    head: int
+    messages: list[Message]
+    cuts: list[Cut] = []
+    num_tokens: int | None = None
+    termination: Termination = "imported"
+    prediction: str | None = None
+    verdict: bool | None = None
+    facts: list[Fact] | None = None
+    source: str = ""
+
+    @property
+    def task(self) -> str:
+        """The question with the user's constraints: what a summarizer must not lose."""
+        return "\n".join([self.question, *(f"- {constraint}" for constraint in self.constraints)])

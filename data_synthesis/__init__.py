@@ -1,0 +1,1 @@
+"""From questions or agent logs to trajectories, compactions and (conversation, summary) pairs."""

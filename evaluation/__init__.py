@@ -1,0 +1,1 @@
+"""Comparisons of summarizers, and the reports about them."""
