@@ -5,8 +5,8 @@
 
 Command line over `--config FILE` over the field's default. It accepts what TRL's `TrlParser` accepts, and
 refuses what that lets through: an unknown key, a key given twice, a value that is not of the field's type.
-Every complaint is one line on stderr and exit status 2. A field with `metadata={"positional": True}` is given by
-place.
+Every complaint is one line on stderr and exit status 2. A field with `metadata={"positional": True}` is given
+by place.
 
 Nothing heavy is imported here: stages without a model use it too. Fields of Hugging Face's dataclasses work
 like ours but stay out of `--help`; `--help_all` lists them.
@@ -196,12 +196,12 @@ def _add_argument(parser: _Parser, field: _Field, visible: bool) -> None:
         )  # a config file may name it: what is missing is found after both are read
         parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
         return
-    flags = list(dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"]))
+    kind: dict[str, Any] = {"dest": field.name, "nargs": "+" if many else None, "metavar": _metavar(field)}
     if field_types.is_bool(field.hint):
-        parser.add_argument(*flags, dest=field.name, nargs="?", const="true", metavar="BOOL", help=help_text)
-    else:
-        several = "+" if many else None
-        parser.add_argument(*flags, dest=field.name, nargs=several, metavar=_metavar(field), help=help_text)
+        kind |= {"nargs": "?", "const": "true", "metavar": "BOOL"}
+    parser.add_argument(f"--{field.name}", help=help_text, **kind)
+    if "_" in field.name:  # the other spelling works and stays out of the help
+        parser.add_argument(f"--{field.name.replace('_', '-')}", help=argparse.SUPPRESS, **kind)
 
 
 def _metavar(field: _Field) -> str:
