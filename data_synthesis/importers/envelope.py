@@ -1,0 +1,77 @@
+"""The envelope of a log file: JSON, a JSON list, or JSON lines, whatever its extension says.
+
+Every row comes with its place; a line that cannot be read is named and the rows after it are kept.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One JSON value of a log with its place: the line in a file of lines, the item in a list, from 1."""
+
+    line: int
+    value: object
+
+
+@dataclass(frozen=True)
+class BadRow:
+    line: int
+    reason: str
+
+
+def read_rows(path: Path) -> Iterator[Row | BadRow]:
+    """All rows of a log file. Raises ValueError, naming the file, when it is empty."""
+    data = path.read_bytes().removeprefix(BOM)
+    if not data.strip():
+        raise ValueError(f"{path}: the file is empty")
+    whole = _parse(data)
+    if isinstance(whole, str) and b"\n" in data.strip():
+        yield from _read_lines(data)
+    elif isinstance(whole, str):
+        yield BadRow(1, whole)
+    else:
+        yield from _unfold(whole.value)
+
+
+def _read_lines(data: bytes) -> Iterator[Row | BadRow]:
+    """An indented document that is broken would give one complaint a line; it gives one."""
+    if data.lstrip()[:2].strip() in (b"{", b"["):
+        yield BadRow(1, f"a JSON document that does not parse: {_parse(data)}")
+        return
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        parsed = _parse(line)
+        torn = " (torn last line)" if number == len(lines) else ""
+        yield BadRow(number, parsed + torn) if isinstance(parsed, str) else Row(number, parsed.value)
+
+
+def _parse(data: bytes) -> Row | str:
+    """The value, or what is wrong with it."""
+    try:
+        return Row(1, json.loads(data.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 at byte {error.start}"
+    except (json.JSONDecodeError, RecursionError) as error:
+        return f"not JSON: {error}"
+
+
+def _unfold(value: object) -> Iterator[Row]:
+    """A list holds rows, unless it is one conversation: then it is one row."""
+    if isinstance(value, list) and not _is_conversation(value):
+        yield from (Row(number, item) for number, item in enumerate(value, start=1))
+    else:
+        yield Row(1, value)
+
+
+def _is_conversation(items: list) -> bool:
+    return bool(items) and all(
+        isinstance(item, dict) and ("role" in item or "from" in item) for item in items
+    )
