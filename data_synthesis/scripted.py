@@ -1,0 +1,91 @@
+"""An explorer and a teacher that need no model: over an offline web they know the truth.
+
+The explorer looks at what it can see, as a model would: a fact that the summary lost is searched again. So a bad
+summarizer costs calls here, too. The teacher writes what a faithful summarizer would: the facts that the task needs
+and that stand in the history, conflicts, the user's constraints, and what is open.
+"""
+
+import json
+import random
+import re
+
+from condensery.compaction import Compaction
+from condensery.endpoint import Reply
+from condensery.facts import Fact, contains
+from condensery.message import FunctionCall, Message, ToolCall
+from condensery.summary import wrap_summary
+from data_synthesis.question import Question
+from data_synthesis.web_vocabulary import load_vocabulary
+
+SOURCE = re.compile(r"\[(p\d+)\](?!.*\[p\d+\])")
+MAX_OPEN = 1
+
+
+async def scripted_explorer(question: Question, messages: list[Message]) -> Reply:
+    """The next turn: search for the first fact that is not visible, visit its page if that failed, else answer."""
+    forms = load_vocabulary(question.language)
+    visible = "\n".join(message.content for message in messages)
+    calls = "\n".join(call.function.arguments for message in messages for call in message.tool_calls)
+    rng = random.Random(f"{question.id} {len(visible)}")
+    for fact in question.facts or []:
+        if fact.stands_in(visible):
+            continue
+        query = f"{fact.subject} {fact.attribute}"
+        page = f"{fact.source}"
+        if query not in calls:
+            known = contains(question.question, fact.subject) or contains(visible, fact.subject)
+            thought = rng.choice(forms["thoughts" if known else "identify"])
+            return _turn(thought.format(s=fact.subject, a=fact.attribute), "search", {"query": [query]}, messages)
+        if page not in calls:
+            thought = forms["visit"].format(page=page, s=fact.subject, a=fact.attribute)
+            return _turn(thought, "visit", {"url": [page], "goal": query}, messages)
+    text = forms["answer"].format(v=question.answer)
+    return Reply(message=Message(role="assistant", content=text))
+
+
+def _turn(thought: str, tool: str, arguments: dict, messages: list[Message]) -> Reply:
+    call = ToolCall(
+        id=f"call_{len(messages)}",
+        function=FunctionCall(name=tool, arguments=json.dumps(arguments, ensure_ascii=False)),
+    )
+    return Reply(message=Message(role="assistant", content=thought, tool_calls=[call]), finish_reason="tool_calls")
+
+
+class OracleTeacher:
+    """Writes the summary of a compaction from the truth about its question."""
+
+    def __init__(self, questions: list[Question]) -> None:
+        self.questions = {question.id: question for question in questions}
+
+    async def __call__(self, compaction: Compaction) -> Reply:
+        text = oracle_summary(self.questions[compaction.question_id], compaction)
+        return Reply(message=Message(role="assistant", content=wrap_summary(text)))
+
+
+def oracle_summary(question: Question, compaction: Compaction) -> str:
+    """Slots: the user's constraints, established facts with sources, conflicts, what is open. Empty ones are left out."""
+    forms = load_vocabulary(question.language)["summary"]
+    history = "\n".join([compaction.last_summary or "", *(m.content for m in compaction.expired)])
+    facts = question.facts or []
+    found = [fact for fact in facts if fact.stands_in(history)]
+    lines = [forms["constraint"].format(c=constraint) for constraint in question.constraints]
+    lines += [_fact_line(fact, forms, history) for fact in found]
+    lines += [
+        forms["conflict"].format(a=first.attribute, s=first.subject, v=first.value, w=second.value)
+        for first, second in zip(found, found[1:])
+        if (first.subject, first.attribute) == (second.subject, second.attribute)
+    ]
+    known = [fact for fact in facts if fact not in found and contains(history + compaction.task, fact.subject)]
+    items = [forms["open_item"].format(s=fact.subject, a=fact.attribute) for fact in known[:MAX_OPEN]]
+    lines += [forms["open"].format(list=", ".join(items))] if items else []
+    return "\n".join(lines) or forms["nothing"]
+
+
+def _fact_line(fact: Fact, forms: dict[str, str], history: str) -> str:
+    """The fact with the id of the source that the agent really read it in."""
+    line = next(line for line in history.splitlines() if fact.stands_in(line))
+    source = SOURCE.search(line)
+    when = forms["when"].format(y=fact.condition) if fact.condition else ""
+    return forms["fact"].format(
+        s=fact.subject, a=fact.attribute, v=fact.value, when=when, source=f" [{source[1]}]" if source else ""
+    )

@@ -1,0 +1,169 @@
+"""Generates the pages of an offline web from a seed: entities, relations, and the ways in which pages mislead.
+
+Beside pages that are right there are outdated ones beside newer ones, twins with near-equal numbers, contradictions,
+negations and reposts, because these are what a summary confuses.
+"""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from condensery.facts import Fact
+from data_synthesis.web import Page
+from data_synthesis.web_vocabulary import (
+    aliases_of,
+    draw_value,
+    entity_names,
+    load_vocabulary,
+    near_value,
+    write_value,
+)
+
+Part = Literal["train", "held_out"]
+Phrasing = Literal["seen", "unseen"]
+# Shares of attributes or entities that get a misleading page beside the right one.
+TWIN, CONTRADICTION, NEGATION, REPOST = 0.5, 0.10, 0.12, 0.15
+OLD_YEARS, NEW_YEARS = (1998, 2010), (2015, 2024)
+
+
+@dataclass
+class Entity:
+    """`values` maps an attribute to its raw value (another entity's name for a relation), `years` to a figure's year."""
+
+    name: str
+    kind: str
+    word: str
+    values: dict[str, Any] = field(default_factory=dict)
+    years: dict[str, int] = field(default_factory=dict)
+
+
+class WebGenerator:
+    """Builds `entities` (by name) and `pages` for one language, part and set of phrasings."""
+
+    def __init__(
+        self, seed: int, language: str, part: Part, phrasing: Phrasing, num_entities: int
+    ) -> None:
+        self.rng = random.Random(f"{seed} {language} {part} {phrasing}")
+        self.language, self.part, self.phrasing = language, part, phrasing
+        self.vocabulary = load_vocabulary(language)
+        self.entities: dict[str, Entity] = {}
+        self.pages: list[Page] = []
+        self._draw_entities(num_entities)
+        for entity in list(self.entities.values()):
+            self._write_pages(entity)
+        self.rng.shuffle(self.pages)
+
+    def attributes(self, entity: Entity) -> dict[str, dict]:
+        return self.vocabulary["kinds"][entity.kind]["attributes"]
+
+    def fact(self, entity: Entity, attribute: str, value: Any, year: int | None, source: str | None) -> Fact:
+        spec = self.attributes(entity)[attribute]["value"]
+        text = str(value) if spec["type"] == "entity" else write_value(spec, value, self.language)
+        return Fact(
+            subject=entity.name,
+            attribute=attribute,
+            value=text,
+            source=source,
+            condition=None if year is None else str(year),
+            aliases=aliases_of(spec, text),
+        )
+
+    def _draw_entities(self, num_entities: int) -> None:
+        """Kinds in equal numbers, towns and persons twice as many: they are what the others refer to."""
+        kinds = list(self.vocabulary["kinds"])
+        weights = {kind: 2 if kind in ("person", "town") else 1 for kind in kinds}
+        for kind in kinds:
+            names = entity_names(self.vocabulary, kind, "names", self.part)
+            wanted = min(len(names), num_entities * weights[kind] // sum(weights.values()))
+            for name, word in self.rng.sample(names, wanted):
+                self.entities[name] = Entity(name, kind, word)
+        for entity in self.entities.values():
+            self._draw_values(entity)
+
+    def _draw_values(self, entity: Entity) -> None:
+        for attribute, spec in ((name, body["value"]) for name, body in self.attributes(entity).items()):
+            if spec["type"] == "entity":
+                others = [other.name for other in self.entities.values() if other.kind == spec["kind"]]
+                entity.values[attribute] = self.rng.choice(others)
+            else:
+                entity.values[attribute] = draw_value(spec, self.rng)
+            if spec.get("dated"):
+                entity.years[attribute] = self.rng.randint(*NEW_YEARS)
+
+    def _write_pages(self, entity: Entity) -> None:
+        attributes = list(self.attributes(entity))
+        self.rng.shuffle(attributes)
+        for start in range(0, len(attributes), 2):
+            self._page(entity, "profile", [self._true(entity, name) for name in attributes[start : start + 2]])
+        for attribute in attributes:
+            self._mislead(entity, attribute)
+        twins = self.vocabulary["kinds"][entity.kind].get("twins", [])
+        if twins and self.rng.random() < TWIN:
+            self._twin_page(entity, self.rng.choice(twins).format(word=entity.word), attributes)
+
+    def _true(self, entity: Entity, attribute: str) -> tuple[str, Any, int | None]:
+        return attribute, entity.values[attribute], entity.years.get(attribute)
+
+    def _mislead(self, entity: Entity, attribute: str) -> None:
+        spec = self.attributes(entity)[attribute]["value"]
+        if spec.get("dated"):
+            old = near_value(spec, entity.values[attribute], self.rng)
+            self._page(entity, "outdated", [(attribute, old, self.rng.randint(*OLD_YEARS))])
+        elif self.rng.random() < CONTRADICTION:
+            self._page(entity, "contradiction", [(attribute, self._wrong(entity, attribute), None)])
+        elif self.rng.random() < NEGATION:
+            self._negation_page(entity, attribute)
+        elif self.rng.random() < REPOST:
+            origin = self.rng.choice(self.vocabulary["sites"])
+            self._page(
+                entity, "repost", [self._true(entity, attribute)], self.vocabulary["repost"].format(site=origin)
+            )
+
+    def _wrong(self, entity: Entity, attribute: str) -> Any:
+        spec = self.attributes(entity)[attribute]["value"]
+        if spec["type"] != "entity":
+            return near_value(spec, entity.values[attribute], self.rng)
+        taken = (entity.values[attribute], entity.name)
+        return self.rng.choice([e.name for e in self.entities.values() if e.kind == spec["kind"] and e.name not in taken])
+
+    def _twin_page(self, entity: Entity, name: str, attributes: list[str]) -> None:
+        twin = Entity(name, entity.kind, entity.word)
+        statements = []
+        for attribute in attributes[:2]:
+            year = self.rng.randint(*NEW_YEARS) if attribute in entity.years else None
+            statements.append((attribute, self._wrong(entity, attribute), year))
+        self._page(twin, "twin", statements)
+
+    def _negation_page(self, entity: Entity, attribute: str) -> None:
+        page = self._page(entity, "negation", [])
+        fact = self.fact(entity, attribute, self._wrong(entity, attribute), None, page.id)
+        form = self.rng.choice(self.vocabulary["negation"][self.phrasing])
+        page.sentences.insert(0, form.format(a=attribute, s=entity.name, v=fact.value))
+        page.facts.append(fact)
+
+    def _page(
+        self, entity: Entity, kind: str, statements: list[tuple[str, Any, int | None]], prefix: str = ""
+    ) -> Page:
+        """A page with these statements and some noise. A figure's year is near the year of its page."""
+        page_id = f"p{len(self.pages) + 101}"
+        facts = [self.fact(entity, name, value, year, page_id) for name, value, year in statements]
+        sentences = [self._sentence(entity, fact) for fact in facts]
+        noise = self.rng.sample(self.vocabulary["noise"][self.phrasing], self.rng.randint(1, 2))
+        sentences += [text.format(s=entity.name) for text in noise]
+        self.rng.shuffle(sentences)
+        years = [int(fact.condition) for fact in facts if fact.condition]
+        page = Page(
+            id=page_id,
+            kind=kind,
+            title=entity.name,
+            site=self.rng.choice(self.vocabulary["sites"]),
+            year=max(years) if years else self.rng.randint(2011, 2024),
+            sentences=[prefix + sentences[0], *sentences[1:]] if prefix else sentences,
+            facts=facts,
+        )
+        self.pages.append(page)
+        return page
+
+    def _sentence(self, entity: Entity, fact: Fact) -> str:
+        forms = self.attributes(entity)[fact.attribute][self.phrasing]
+        return self.rng.choice(forms).format(s=entity.name, v=fact.value, y=fact.condition)
