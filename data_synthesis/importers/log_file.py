@@ -17,6 +17,7 @@ Reason = Literal[
     "question",  # a task without a run
     "bad_turn",  # a role, part or call that has no meaning here
     "summary_failed",  # the summarizer gave nothing acceptable
+    "head_too_long",  # no room for history in the window
     "row_too_long",  # the request stays over the budget, whatever is excerpted
     "endpoint_error",  # the teacher could not be reached
 ]
