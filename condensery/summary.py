@@ -67,7 +67,8 @@ def _after_thinking(content: str) -> tuple[str, Failure | None]:
 
 
 def _outermost_block(answer: str) -> Summary:
-    depth, blocks, start, outside, outside_start = 0, [], 0, "", 0
+    blocks: list[str] = []
+    depth, start, outside, outside_start = 0, 0, "", 0
     for tag in TAG.finditer(answer):
         if tag[1]:
             if depth == 0:  # a closing tag that nothing opened

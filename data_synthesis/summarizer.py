@@ -1,0 +1,99 @@
+"""Asking for a summary: the request is made to fit; the answer is an accepted summary or a typed failure."""
+
+from condensery.compaction import Compaction, compaction_of
+from condensery.endpoint import Endpoint
+from condensery.prompt import render_prompt
+from condensery.reply import EndpointError, Reply
+from condensery.summary import Summary, check_gain, parse_summary
+from condensery.tokens import RequestCounter
+from condensery.trajectory import Cut, Trajectory
+from data_synthesis.agent import Agent, Log, visible_messages
+from data_synthesis.fitting import RowTooLong, fit
+
+
+class EndpointSummarizer:
+    """A teacher, or a trained summarizer, behind an endpoint."""
+
+    def __init__(self, endpoint: Endpoint, prompt_template: str) -> None:
+        self.endpoint = endpoint
+        self.prompt_template = prompt_template
+
+    async def __call__(self, compaction: Compaction) -> Reply:
+        return await self.endpoint.chat(render_prompt(compaction, self.prompt_template))
+
+
+async def ask_summary(
+    agent: Agent, trajectory: Trajectory, position: int, num_tokens: int, log: Log
+) -> tuple[Cut, EndpointError | None]:
+    """Ask once for the summary of what expired at `position`; `num_tokens` is what the model sees without it.
+
+    Returns the cut, accepted or failed, and the endpoint's error where that was the failure. Changes nothing.
+    """
+    assert agent.summarizer is not None
+    compaction = compaction_of(trajectory, position)
+    cut = Cut(position=position, author=agent.author, prompt_template=agent.prompt_template)
+    row: dict = {"kind": "summary", "compaction_id": compaction.id, "author": agent.author}
+    try:
+        request, row["excerpted_tokens"] = fit_request(agent, compaction)
+        row["prompt"] = render_prompt(request, agent.prompt_template)
+        reply = await agent.summarizer(request)
+    except EndpointError as error:
+        cut.failure = "endpoint_error"
+        log(row | {"failure": cut.failure} | error_row(error))
+        return cut, error
+    summary = read_summary(reply)
+    if summary.text is not None:
+        summary = check_gain(summary, _tokens_with(agent, trajectory, cut, summary.text), num_tokens)
+    cut.summary, cut.failure, cut.raw = summary.text, summary.failure, reply.message.content
+    cut.prompt_tokens, cut.completion_tokens = reply.prompt_tokens, reply.completion_tokens
+    answer = {"raw": reply.content, "reasoning": reply.message.reasoning_content, "failure": cut.failure}
+    log(row | answer | costs(reply))
+    return cut, None
+
+
+def _tokens_with(agent: Agent, trajectory: Trajectory, cut: Cut, text: str) -> int:
+    """Tokens the model would see if this summary were accepted."""
+    accepted = cut.model_copy(update={"summary": text})
+    messages = visible_messages(trajectory, [*trajectory.cuts, accepted])
+    return RequestCounter(agent.tokenizer, agent.tools.schemas).count(messages)
+
+
+def costs(reply: Reply) -> dict:
+    """What a call took, for `calls.jsonl`."""
+    return {
+        "finish_reason": reply.finish_reason,
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": reply.completion_tokens,
+        "latency_seconds": reply.latency_seconds,
+        "attempts": reply.attempts,
+    }
+
+
+def error_row(error: EndpointError) -> dict:
+    return {"error": error.kind, "detail": error.detail, "attempts": error.attempts}
+
+
+def read_summary(reply: Reply) -> Summary:
+    """The parser's verdict; an empty text next to reasoning that the endpoint split off is thinking only."""
+    if (
+        reply.message.reasoning_content
+        and not (reply.content or "").strip()
+        and reply.finish_reason != "length"
+    ):
+        return Summary(failure="tool_call" if reply.message.tool_calls else "thinking_only")
+    return parse_summary(reply.content, reply.finish_reason, bool(reply.message.tool_calls))
+
+
+def fit_request(agent: Agent, compaction: Compaction) -> tuple[Compaction, int]:
+    """The compaction with its longest pieces excerpted until its request fits; how many tokens went.
+
+    Raises EndpointError, as the endpoint would, where even short excerpts do not fit.
+    """
+    max_tokens = agent.limits.max_prompt_tokens
+    if max_tokens is None:
+        return compaction, 0
+    try:
+        expired, num_removed = fit(compaction, agent.prompt_template, max_tokens, agent.tokenizer)
+    except RowTooLong as error:
+        raise EndpointError("context_length", str(error)) from error
+    return compaction.model_copy(update={"expired": expired}), num_removed
