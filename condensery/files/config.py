@@ -76,6 +76,12 @@ def parse_args(
     return instances[0] if len(instances) == 1 else instances
 
 
+def fail(prog: str, message: object) -> NoReturn:
+    """End a command at first contact with bad input: one line on stderr per problem, exit status 2."""
+    sys.stderr.write(f"{prog}: error: {message}\n")
+    sys.exit(2)
+
+
 def resolved_config(*instances: Any) -> dict[str, Any]:
     """What `--config` needs to repeat a run: all fields of ours, and Hugging Face's where they were changed.
 

@@ -1,8 +1,8 @@
 """Turn what stands in a YAML file or on a command line into the type a dataclass field declares.
 
 YAML already has types, so there the value is checked (`convert_value`); a command line has only text, which
-is read as the first type of the field that fits (`convert_text`). Both raise ValueError with what was expected
-and what came.
+is read as the first type of the field that fits (`convert_text`). Both raise ValueError with what was
+expected and what came.
 """
 
 import enum

@@ -1,0 +1,172 @@
+"""Supervised fine-tuning of a summarizer on (conversation, summary) pairs, with TRL's SFTTrainer.
+
+    accelerate launch distill/sft.py --config configs/sft/smollm2_cpu.yaml \\
+        --train_file runs/demo/pairs/train.jsonl --output_dir runs/sft
+    condensery sft --config configs/sft/smollm2_cpu.yaml --train_file ... --output_dir ... --learning_rate 1e-4
+
+Every row is checked before anything is loaded; the tokens checked are the tokens trained. `--resume` goes on from
+the newest complete checkpoint, with the losses that an uninterrupted run would have had.
+"""
+
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PROG = "condensery sft"
+
+
+@dataclass
+class SFTArguments:
+    """What Hugging Face's configs lack."""
+
+    train_file: Path = field(metadata={"help": "pairs to train on (JSONL, from `condensery pairs`)"})
+    eval_file: Path | None = field(default=None, metadata={"help": "held-out pairs for the evaluation loss"})
+    global_batch_size: int = field(
+        default=64,
+        metadata={"help": "pairs per optimizer step over all processes; accumulation follows from it"},
+    )
+    enable_thinking: bool | None = field(
+        default=None, metadata={"help": "the thinking switch of hybrid chat templates; stored with the model"}
+    )
+    limit: int | None = field(default=None, metadata={"help": "only the first rows of each file"})
+    dry_run: bool = field(
+        default=False, metadata={"help": "check rows and batches, show a sample, train nothing"}
+    )
+    resume: bool = field(
+        default=False,
+        metadata={"help": "continue the run in --output_dir from its newest complete checkpoint"},
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    from trl import ModelConfig, SFTConfig
+
+    from condensery.files.config import fail, parse_args
+
+    arguments, training, model_config = parse_args(
+        *(SFTArguments, SFTConfig, ModelConfig),
+        argv=argv,
+        prog=PROG,
+        description="Fine-tune a student on (conversation, summary) pairs, fully or with LoRA.",
+        example=f"{PROG} --config configs/sft/smollm2_cpu.yaml --train_file pairs/train.jsonl --output_dir runs/sft",
+    )
+    try:
+        return run(arguments, training, model_config)
+    except (ValueError, FileExistsError) as error:
+        fail(PROG, error)
+
+
+def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
+    """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
+    from condensery.files.run_directory import open_run_directory
+    from distill.training_run import finish_run, is_finished, start_run
+    from modeling.loading import load_tokenizer
+
+    if model_config.model_name_or_path is None:
+        raise ValueError("--model_name_or_path is missing: a hub name, a folder, or smollm2-135m-instruct")
+    tokenizer = load_tokenizer(model_config.model_name_or_path, model_config.model_revision)
+    datasets = load_datasets(arguments, training, tokenizer)
+    plan_steps(arguments, training, num_rows=len(datasets["train"]))
+    if arguments.dry_run:
+        return 0
+    output_dir = open_run_directory(training.output_dir, resume=arguments.resume)
+    if is_finished(output_dir):
+        say(f"{output_dir} is finished; nothing to resume")
+        return 0
+    checkpoint = start_run(output_dir, arguments, training, model_config)
+    trainer = build_trainer(training, model_config, tokenizer, datasets)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    finish_run(trainer, output_dir, arguments, datasets)
+    return 0
+
+
+def load_datasets(arguments: SFTArguments, training: Any, tokenizer: Any) -> dict[str, Any]:
+    """Rendered, checked datasets of `input_ids` and `labels`, by split. Raises ValueError listing all bad rows."""
+    from datasets import Dataset
+
+    from modeling.preflight import check_rows, read_pairs
+    from modeling.progress import show_sample
+
+    files = {"train": arguments.train_file, "eval": arguments.eval_file}
+    rows = {split: read_pairs([path])[: arguments.limit] for split, path in files.items() if path}
+    together = [row for split in rows.values() for row in split]
+    checked = check_rows(together, tokenizer, training.max_length, arguments.enable_thinking)
+    if checked.problems:
+        raise ValueError(f"the pairs cannot be trained on:\n{checked.report()}")
+    say(checked.report())
+    say(show_sample(tokenizer, checked.pairs[0]))
+    datasets, start = {}, 0
+    for split, split_rows in rows.items():
+        pairs = checked.pairs[start : start + len(split_rows)]
+        start += len(split_rows)
+        datasets[split] = Dataset.from_list([{"input_ids": p.input_ids, "labels": p.labels} for p in pairs])
+    return datasets
+
+
+def plan_steps(arguments: SFTArguments, training: Any, num_rows: int) -> None:
+    """Set the accumulation that makes the global batch, on however many processes this runs."""
+    from modeling.batches import plan_batches
+
+    if training.gradient_accumulation_steps != 1:
+        raise ValueError(
+            "--gradient_accumulation_steps follows from --global_batch_size; set only the latter"
+        )
+    plan = plan_batches(
+        arguments.global_batch_size,
+        training.per_device_train_batch_size,
+        training.world_size,
+        num_rows,
+        training.num_train_epochs,
+        training.max_steps,
+    )
+    training.gradient_accumulation_steps = plan.gradient_accumulation_steps
+    say(str(plan))
+
+
+def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: dict[str, Any]) -> Any:
+    """TRL's trainer on rows that are tokens already, with our progress lines and the check that LoRA arrived."""
+    from transformers import PrinterCallback, ProgressCallback
+    from trl import SFTTrainer, get_peft_config
+
+    from modeling.adapters import CheckTargetsLearn, check_targets_trainable
+    from modeling.loading import load_model
+    from modeling.progress import ProgressLines
+
+    model = load_model(
+        model_config.model_name_or_path,
+        model_config.dtype,
+        model_config.model_revision,
+        model_config.attn_implementation,
+    )
+    trainer = SFTTrainer(
+        model=model,
+        args=training,
+        train_dataset=datasets["train"],
+        eval_dataset=datasets.get("eval"),
+        processing_class=tokenizer,
+        peft_config=get_peft_config(model_config),
+    )
+    targets = (model_config.lora_target_parameters or []) if model_config.use_peft else []
+    check_targets_trainable(trainer.model, targets)
+    trainer.add_callback(CheckTargetsLearn(targets))
+    trainer.add_callback(ProgressLines())
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    trainable = sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
+    total = sum(p.numel() for p in trainer.model.parameters())
+    # Adam keeps two moments beside weight and gradient, all in the weight's precision.
+    memory = (total + 3 * trainable) * next(trainer.model.parameters()).element_size() / 2**30
+    say(f"{trainable:,} of {total:,} parameters train; {memory:.1f} GiB before activations")
+    return trainer
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("condensery") is None:
+        sys.exit("condensery is not installed; type: pip install -e '.[train]'   (in the repository root)")
+    sys.exit(main())

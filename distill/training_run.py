@@ -1,0 +1,99 @@
+"""The directory of a training run: what starts it, what may resume it, what stands in it when it is done.
+
+run.json          command, versions, commit, seed, data fingerprints, counts (`finished` once all is saved)
+config.yaml       repeats the run: `condensery sft --config config.yaml --output_dir elsewhere`
+log_history.json  losses and rates by step, for plots
+checkpoint-N/     for `--resume`
+model.safetensors (or the adapter), tokenizer, chat template: the trained student, for `condensery export`
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from condensery.files.config import resolved_config
+from condensery.files.run_directory import describe_run, write_json
+from modeling.checkpoints import check_finite, newest_complete_checkpoint, remove_torn_checkpoints
+
+# What may differ between a run and its continuation without changing a single loss.
+MAY_DIFFER = {
+    *("resume", "output_dir", "logging_steps", "save_steps", "save_total_limit", "disable_tqdm", "report_to"),
+    *("eval_steps", "eval_strategy", "save_strategy"),
+}
+
+
+def is_finished(output_dir: Path) -> bool:
+    return bool(_read_run(output_dir).get("counts", {}).get("finished"))
+
+
+def start_run(output_dir: Path, *configs: Any) -> Path | None:
+    """Describe the run and return the checkpoint to go on from. Raises ValueError if it is another run's."""
+    config = resolved_config(*configs)
+    inputs = [path for path in (config["train_file"], config["eval_file"]) if path]
+    earlier = _read_run(output_dir)
+    describe_run(output_dir, config, inputs)
+    if earlier:
+        _check_same(earlier, _read_run(output_dir), output_dir)
+    (output_dir / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    removed = remove_torn_checkpoints(output_dir)
+    checkpoint = newest_complete_checkpoint(output_dir)
+    if earlier:
+        where = f"from {checkpoint}" if checkpoint else "from the start: no complete checkpoint"
+        print(f"resuming {where}; {len(removed)} half-written checkpoint(s) removed", file=sys.stderr)
+    return checkpoint
+
+
+def _check_same(earlier: dict, now: dict, output_dir: Path) -> None:
+    keys = (earlier["config"].keys() | now["config"].keys()) - MAY_DIFFER
+    before, after = earlier["config"], now["config"]
+    changed = [
+        f"{key}: {before.get(key)} -> {after.get(key)}"
+        for key in sorted(keys)
+        if before.get(key) != after.get(key)
+    ]
+    if earlier["inputs"] != now["inputs"]:
+        changed.append("the data")
+    if changed:
+        write_json(output_dir / "run.json", earlier)
+        raise ValueError(
+            f"{output_dir} cannot be resumed with other settings ({'; '.join(changed)}); take those of its config.yaml, "
+            "or another --output_dir"
+        )
+
+
+def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dict[str, Any]) -> None:
+    """Check the weights, save the student, and mark the run finished, in this order. Every process takes part."""
+    check_finite(trainer.model)
+    trainer.save_model(str(output_dir))
+    if not trainer.is_world_process_zero():
+        return
+    history = trainer.state.log_history
+    write_json(output_dir / "log_history.json", history)
+    run = _read_run(output_dir)
+    run["counts"] = {
+        **{f"num_{split}_pairs": len(dataset) for split, dataset in datasets.items()},
+        "num_steps": trainer.state.global_step,
+        "num_tokens": int(trainer.state.num_input_tokens_seen or _last(history, "num_tokens") or 0),
+        "train_seconds": _last(history, "train_runtime"),
+        "last_loss": _last(history, "loss"),
+        "last_eval_loss": _last(history, "eval_loss"),
+        "finished": True,
+    }
+    run["enable_thinking"] = config_object.enable_thinking
+    write_json(output_dir / "run.json", run)
+    print(
+        f"saved {output_dir}; next: condensery export --checkpoint {output_dir} --output_dir ...",
+        file=sys.stderr,
+    )
+
+
+def _last(history: list[dict], key: str) -> Any:
+    return next((entry[key] for entry in reversed(history) if key in entry), None)
+
+
+def _read_run(output_dir: Path) -> dict:
+    path = output_dir / "run.json"
+    return json.loads(path.read_text()) if path.is_file() else {}

@@ -1,0 +1,51 @@
+"""How many pairs one optimizer step sees, on any number of processes: checked and said before a model is loaded."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """global = per_device x num_processes x gradient_accumulation_steps."""
+
+    per_device: int
+    num_processes: int
+    gradient_accumulation_steps: int
+    num_rows: int
+    num_steps: int
+
+    def __str__(self) -> str:
+        size = self.per_device * self.num_processes * self.gradient_accumulation_steps
+        epochs = self.num_steps * size / self.num_rows
+        return (
+            f"{self.num_rows} pairs; a step sees {size} = {self.per_device} per device x {self.num_processes} "
+            f"process(es) x {self.gradient_accumulation_steps} accumulated; {self.num_steps} steps = {epochs:.2f} epochs"
+        )
+
+
+def plan_batches(
+    global_batch_size: int,
+    per_device: int,
+    num_processes: int,
+    num_rows: int,
+    num_epochs: float,
+    max_steps: int,
+) -> BatchPlan:
+    """Derive the accumulation. Raises ValueError with the values that would divide.
+
+    `max_steps` > 0 wins over `num_epochs`, as in the Trainer. An epoch's last, smaller step counts.
+    """
+    together = per_device * num_processes
+    if global_batch_size % together:
+        fitting = [
+            size
+            for size in range(1, global_batch_size + 1)
+            if global_batch_size % size == 0 and (global_batch_size // size) % num_processes == 0
+        ]
+        raise ValueError(
+            f"global_batch_size {global_batch_size} is not a multiple of {per_device} per device x {num_processes} "
+            f"process(es) = {together}; --per_device_train_batch_size may be one of "
+            f"{', '.join(map(str, fitting)) or f'none: {global_batch_size} does not divide by {num_processes}'}"
+        )
+    steps_per_epoch = -(-num_rows // global_batch_size)
+    num_steps = max_steps if max_steps > 0 else int(-(-num_epochs * steps_per_epoch // 1))
+    return BatchPlan(per_device, num_processes, global_batch_size // together, num_rows, num_steps)

@@ -1,0 +1,53 @@
+"""Which checkpoint to resume from, and whether weights are fit to be saved.
+
+The Trainer writes a checkpoint file by file, `trainer_state.json` last of all and before it deletes older ones: a
+checkpoint without that file, or with half of it, is one that a kill interrupted.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+def newest_complete_checkpoint(output_dir: Path) -> Path | None:
+    """The newest checkpoint that was written to its end."""
+    complete = [folder for folder in _checkpoints(output_dir) if _is_complete(folder)]
+    return max(complete, key=_step, default=None)
+
+
+def remove_torn_checkpoints(output_dir: Path) -> list[Path]:
+    """Delete what a kill left half-written, so that rotation never counts it; returns what went."""
+    torn = [folder for folder in _checkpoints(output_dir) if not _is_complete(folder)]
+    for folder in torn:
+        shutil.rmtree(folder)
+    return torn
+
+
+def _checkpoints(output_dir: Path) -> Iterable[Path]:
+    return (folder for folder in output_dir.glob("checkpoint-*") if folder.name.split("-")[-1].isdecimal())
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.split("-")[-1])
+
+
+def _is_complete(folder: Path) -> bool:
+    state = folder / "trainer_state.json"
+    try:
+        return json.loads(state.read_text())["global_step"] == _step(folder)
+    except (OSError, ValueError):
+        return False
+
+
+def check_finite(model: nn.Module) -> None:
+    """Raises ValueError naming the first parameters that hold NaN or infinity: such weights are never saved."""
+    broken = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
+    if broken:
+        raise ValueError(
+            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved. Lower "
+            "--learning_rate, or train with --dtype float32"
+        )

