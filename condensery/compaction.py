@@ -13,7 +13,8 @@ from condensery.trajectory import Trajectory, content_id
 class Compaction(BaseModel):
     """`expired` is the history H to be replaced, `retained` the turns C that stay (empty in ReSum).
 
-    `facts` is what is known to be true of this history (must keep, or distractor); None where no truth is known.
+    `facts` is what is known to be true of this history (must keep, or distractor); None where no truth is
+    known.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -32,7 +33,8 @@ class Compaction(BaseModel):
 def compaction_of(trajectory: Trajectory, position: int) -> Compaction:
     """The request at `position` of a run: everything since the last accepted summary has expired.
 
-    Facts are those whose source stands in the history, so that a summary is never asked for what it cannot know.
+    Facts are those whose source stands in the history, so that a summary is never asked for what it cannot
+    know.
     """
     done = [cut for cut in trajectory.cuts if cut.summary is not None and cut.position < position]
     start, last_summary = (done[-1].position, done[-1].summary) if done else (trajectory.head, None)
@@ -56,7 +58,9 @@ def compaction_of(trajectory: Trajectory, position: int) -> Compaction:
 
 
 def compactions_of(trajectory: Trajectory) -> list[Compaction]:
-    """All compactions of a run, in order, one per cut, whether the summarizer's answer was accepted or not."""
+    """All compactions of a run, in order, one per cut, whether the summarizer's answer was accepted or
+    not.
+    """
     return [compaction_of(trajectory, cut.position) for cut in trajectory.cuts]
 
 

@@ -1,7 +1,8 @@
 """Facts that can be checked in text without a model: what a summary kept, and what it states without ground.
 
-A fact is kept when its value stands in the same line or sentence as its subject, numbers and dates normalised.
-A statement is unsupported when one of its values stands nowhere in the history together with that subject.
+A fact is kept when its value stands in the same line or sentence as its subject, numbers and dates
+normalised. A statement is unsupported when one of its values stands nowhere in the history together with
+that subject.
 """
 
 import re
@@ -48,7 +49,8 @@ class Fact(BaseModel):
     def stands_in(self, text: str) -> bool:
         """Whether some line or sentence of `text` holds the value (or an alias of it) and the subject."""
         return any(
-            contains(unit, self.subject) and any(contains(unit, value) for value in [self.value, *self.aliases])
+            contains(unit, self.subject)
+            and any(contains(unit, value) for value in [self.value, *self.aliases])
             for unit in split_sentences(text)
         )
 
@@ -100,7 +102,9 @@ def num_distractors(summary: str, facts: Iterable[Fact]) -> int:
 
 
 def values_in(statement: str) -> list[str]:
-    """Values of a statement that are right or wrong to the letter: numbers, dates, identifiers, quotes, names."""
+    """Values of a statement that are right or wrong to the letter: numbers, dates, identifiers, quotes,
+    names.
+    """
     plain = normalize(statement)
     numbers = NUMBER.findall(plain) or CJK_NUMBER.findall(plain)
     return [*numbers, *IDENTIFIER.findall(statement), *QUOTE.findall(statement), *NAME.findall(statement)]
@@ -109,8 +113,8 @@ def values_in(statement: str) -> list[str]:
 def unsupported(summary: str, history: str, subjects: Iterable[str] = ()) -> tuple[int, int]:
     """(statements with a value that the history does not hold, statements with a value).
 
-    A statement about one of the known `subjects` needs each value in one sentence with that subject; about anything
-    else, anywhere in the history.
+    A statement about one of the known `subjects` needs each value in one sentence with that subject; about
+    anything else, anywhere in the history.
     """
     units = split_sentences(history)
     known = list(subjects)

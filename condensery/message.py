@@ -44,8 +44,8 @@ class Message(BaseModel):
 def closed_positions(messages: list[Message]) -> list[int]:
     """Positions p where `messages[:p]` answers every call it makes and `messages[p:]` answers only its own.
 
-    Histories may be cut at these positions and nowhere else. Call ids may be reused within a run, so calls are
-    counted, not looked up. A call that is never answered (the run ended there) stays open to the end.
+    Histories may be cut at these positions and nowhere else. Call ids may be reused within a run, so calls
+    are counted, not looked up. A call that is never answered (the run ended there) stays open to the end.
     """
     positions = [0]
     open_ids: list[str] = []

@@ -1,8 +1,9 @@
 """From a compaction to the request a summarizer sees: one renderer, in training, reward and serving alike.
 
-A prompt template is a `.jinja` file with a version in its name; `prompts/` holds ours, a path names a user's own.
-Its slots are `task`, `last_summary`, `history` and `retained`. Values are escaped and filled in one pass, so text
-from tools can neither close a block, nor fill a slot, nor become a control token of the chat format.
+A prompt template is a `.jinja` file with a version in its name; `prompts/` holds ours, a path names a
+user's own. Its slots are `task`, `last_summary`, `history` and `retained`. Values are escaped and filled in
+one pass, so text from tools can neither close a block, nor fill a slot, nor become a control token of the
+chat format.
 """
 
 import re
@@ -47,13 +48,16 @@ def load_template(name_or_path: str) -> tuple[str, str]:
     path = own if own.is_file() else Path(name_or_path)
     if not path.is_file():
         raise ValueError(
-            f"prompt template {name_or_path!r} not found; use one of {', '.join(template_names())}, or the path of a file"
+            f"prompt template {name_or_path!r} not found; use one of {', '.join(template_names())}, "
+            "or the path of a file"
         )
     return path.stem, path.read_text(encoding="utf-8")
 
 
 def render_history(messages: list[Message]) -> str:
-    """Turns as text, one block each: role, then thought, text and calls; a tool result under the call it answers."""
+    """Turns as text, one block each: role, then thought, text and calls; a tool result under the call it
+    answers.
+    """
     return "\n".join(_render_turn(message) for message in messages)
 
 
@@ -69,11 +73,15 @@ def render_prompt(compaction: Compaction, template: str) -> list[dict[str, str]]
     `template` is a name or a path, see `load_template`.
     """
     _, text = load_template(template)
-    content = _environment().from_string(text).render(
-        task=escape(compaction.task),
-        last_summary=escape(compaction.last_summary or ""),
-        history=render_history(compaction.expired),
-        retained=render_history(compaction.retained),
+    content = (
+        _environment()
+        .from_string(text)
+        .render(
+            task=escape(compaction.task),
+            last_summary=escape(compaction.last_summary or ""),
+            history=render_history(compaction.expired),
+            retained=render_history(compaction.retained),
+        )
     )
     return [{"role": "user", "content": content.strip()}]
 

@@ -1,8 +1,8 @@
 """Reading what a summarizer wrote: an accepted summary, or a typed failure that is never passed on as text.
 
-Accepted is exactly one outermost `<summary>` block after the last `</think>`, balanced and closed. Text around it
-is ignored. The public ReSum client takes what follows the first `<summary>` anywhere, so a block quoted in the
-reasoning, or an empty reply, silently replaces the agent's history there.
+Accepted is exactly one outermost `<summary>` block after the last `</think>`, balanced and closed. Text
+around it is ignored. The public ReSum client takes what follows the first `<summary>` anywhere, so a block
+quoted in the reasoning, or an empty reply, silently replaces the agent's history there.
 """
 
 import re
@@ -42,7 +42,9 @@ class Summary:
     failure: Failure | None = None
 
 
-def parse_summary(content: str | None, finish_reason: str | None = "stop", has_tool_calls: bool = False) -> Summary:
+def parse_summary(
+    content: str | None, finish_reason: str | None = "stop", has_tool_calls: bool = False
+) -> Summary:
     """The summary in one model output. `content` excludes reasoning that the endpoint already split off."""
     if finish_reason == "length":
         return Summary(failure="length")
@@ -57,7 +59,9 @@ def parse_summary(content: str | None, finish_reason: str | None = "stop", has_t
 
 
 def _after_thinking(content: str) -> tuple[str, Failure | None]:
-    """What follows the last `</think>`; some chat templates open the thinking in the prompt, so it may only close."""
+    """What follows the last `</think>`; some chat templates open the thinking in the prompt, so it may
+    only close.
+    """
     _, closed, answer = content.rpartition("</think>")
     if "<think>" in answer.split("<summary>")[0]:
         return answer, "unclosed_thinking"

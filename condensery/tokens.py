@@ -1,7 +1,8 @@
 """Counting tokens of the request that is really sent: chat template, tools and system turn included.
 
-Long runs grow by a few messages a turn; `RequestCounter` tokenizes only what is new. With no tokenizer at hand
-`estimate_tokens` errs on the high side, for CJK text too, where "characters / 4" is off by a factor of 2 to 6.
+Long runs grow by a few messages a turn; `RequestCounter` tokenizes only what is new. With no tokenizer at
+hand `estimate_tokens` errs on the high side, for CJK text too, where "characters / 4" is off by a factor of
+2 to 6.
 """
 
 import re
@@ -21,7 +22,9 @@ class Tokenizer(Protocol):
 
 
 def estimate_tokens(text: str) -> int:
-    """An upper-leaning estimate without a tokenizer: one token per CJK character, 3 other characters per token."""
+    """An upper-leaning estimate without a tokenizer: one token per CJK character, 3 other characters per
+    token.
+    """
     num_cjk = len(CJK.findall(text))
     return num_cjk + (len(text) - num_cjk + 2) // 3
 
@@ -35,8 +38,8 @@ def count_tokens(text: str, tokenizer: Tokenizer | None) -> int:
 class RequestCounter:
     """Token counts of growing requests, tokenizing each new piece once.
 
-    Exact as long as the chat template renders a longer conversation as a continuation of the shorter one; where it
-    rewrites earlier turns (some drop old reasoning), the whole request is counted anew.
+    Exact as long as the chat template renders a longer conversation as a continuation of the shorter one;
+    where it rewrites earlier turns (some drop old reasoning), the whole request is counted anew.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, tools: list[dict] | None = None) -> None:

@@ -45,7 +45,8 @@ class Cut(BaseModel):
 
 
 class Trajectory(BaseModel):
-    """`messages` holds all turns in order, none removed: what the model saw after a cut is derived from `cuts`.
+    """`messages` holds all turns in order, none removed: what the model saw after a cut is derived from
+    `cuts`.
 
     `head` counts the leading turns that no compaction touches (system turn and question).
     """

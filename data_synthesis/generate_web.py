@@ -1,6 +1,6 @@
 """Generate an offline web with its questions; the same seed gives the same bytes on every machine.
 
-    condensery web --output_dir runs/web --num_questions 200 --seed 1
+condensery web --output_dir runs/web --num_questions 200 --seed 1
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """An explorer and a teacher that need no model: over an offline web they know the truth.
 
-The explorer looks at what it can see, as a model would: a fact that the summary lost is searched again. So a bad
-summarizer costs calls here, too. The teacher writes what a faithful summarizer would: the facts that the task needs
-and that stand in the history, conflicts, the user's constraints, and what is open.
+The explorer looks at what it can see, as a model would: a fact that the summary lost is searched again. So
+a bad summarizer costs calls here, too. The teacher writes what a faithful summarizer would: the facts that
+the task needs and that stand in the history, conflicts, the user's constraints, and what is open.
 """
 
 import json
@@ -22,7 +22,9 @@ MAX_OPEN = 1
 
 
 async def scripted_explorer(question: Question, messages: list[Message]) -> Reply:
-    """The next turn: search for the first fact that is not visible, visit its page if that failed, else answer."""
+    """The next turn: search for the first fact that is not visible, visit its page if that failed, else
+    answer.
+    """
     forms = load_vocabulary(question.language)
     visible = "\n".join(message.content for message in messages)
     calls = "\n".join(call.function.arguments for message in messages for call in message.tool_calls)
@@ -35,7 +37,9 @@ async def scripted_explorer(question: Question, messages: list[Message]) -> Repl
         if query not in calls:
             known = contains(question.question, fact.subject) or contains(visible, fact.subject)
             thought = rng.choice(forms["thoughts" if known else "identify"])
-            return _turn(thought.format(s=fact.subject, a=fact.attribute), "search", {"query": [query]}, messages)
+            return _turn(
+                thought.format(s=fact.subject, a=fact.attribute), "search", {"query": [query]}, messages
+            )
         if page not in calls:
             thought = forms["visit"].format(page=page, s=fact.subject, a=fact.attribute)
             return _turn(thought, "visit", {"url": [page], "goal": query}, messages)
@@ -48,7 +52,9 @@ def _turn(thought: str, tool: str, arguments: dict, messages: list[Message]) -> 
         id=f"call_{len(messages)}",
         function=FunctionCall(name=tool, arguments=json.dumps(arguments, ensure_ascii=False)),
     )
-    return Reply(message=Message(role="assistant", content=thought, tool_calls=[call]), finish_reason="tool_calls")
+    return Reply(
+        message=Message(role="assistant", content=thought, tool_calls=[call]), finish_reason="tool_calls"
+    )
 
 
 class OracleTeacher:
@@ -63,7 +69,9 @@ class OracleTeacher:
 
 
 def oracle_summary(question: Question, compaction: Compaction) -> str:
-    """Slots: the user's constraints, established facts with sources, conflicts, what is open. Empty ones are left out."""
+    """Slots: the user's constraints, established facts with sources, conflicts, what is open. Empty ones
+    are left out.
+    """
     forms = load_vocabulary(question.language)["summary"]
     history = "\n".join([compaction.last_summary or "", *(m.content for m in compaction.expired)])
     facts = question.facts or []
@@ -75,7 +83,9 @@ def oracle_summary(question: Question, compaction: Compaction) -> str:
         for first, second in zip(found, found[1:])
         if (first.subject, first.attribute) == (second.subject, second.attribute)
     ]
-    known = [fact for fact in facts if fact not in found and contains(history + compaction.task, fact.subject)]
+    known = [
+        fact for fact in facts if fact not in found and contains(history + compaction.task, fact.subject)
+    ]
     items = [forms["open_item"].format(s=fact.subject, a=fact.attribute) for fact in known[:MAX_OPEN]]
     lines += [forms["open"].format(list=", ".join(items))] if items else []
     return "\n".join(lines) or forms["nothing"]

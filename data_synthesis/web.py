@@ -1,6 +1,7 @@
-"""The offline web: pages that state known facts, searched with BM25, so that rollouts can be checked without a hub.
+"""The offline web: pages that state known facts, searched with BM25, so that rollouts can be checked
+without a hub.
 
-    condensery web --output_dir runs/web --num_questions 200 --seed 1
+condensery web --output_dir runs/web --num_questions 200 --seed 1
 """
 
 import re
@@ -53,17 +54,19 @@ class Web:
         if not query_words:
             return []
         pages = list(self.pages.values())
-        numbers, scores = self._index.retrieve(
-            [query_words], k=min(top_k, len(pages)), show_progress=False
-        )
+        numbers, scores = self._index.retrieve([query_words], k=min(top_k, len(pages)), show_progress=False)
         return [pages[number] for number, score in zip(numbers[0], scores[0]) if score > 0]
 
     def facts_of(self, question: Question, messages: list[Message]) -> list[Fact]:
-        """The truth about a run: the question's facts (must keep), and everything else its pages said (distractors)."""
+        """The truth about a run: the question's facts (must keep), and everything else its pages said
+        (distractors).
+        """
         must_keep = list(question.facts or [])
         wanted = {(fact.subject, fact.value) for fact in must_keep}
         distractors: dict[tuple[str, str], Fact] = {}
-        for page_id in dict.fromkeys(PAGE_ID.findall("\n".join(m.content for m in messages if m.role == "tool"))):
+        for page_id in dict.fromkeys(
+            PAGE_ID.findall("\n".join(m.content for m in messages if m.role == "tool"))
+        ):
             for fact in self.pages[page_id].facts if page_id in self.pages else []:
                 if (fact.subject, fact.value) not in wanted:
                     distractors[fact.subject, fact.value] = fact.model_copy(update={"must_keep": False})

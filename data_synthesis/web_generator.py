@@ -1,7 +1,8 @@
-"""Generates the pages of an offline web from a seed: entities, relations, and the ways in which pages mislead.
+"""Generates the pages of an offline web from a seed: entities, relations, and the ways in which pages
+mislead.
 
-Beside pages that are right there are outdated ones beside newer ones, twins with near-equal numbers, contradictions,
-negations and reposts, because these are what a summary confuses.
+Beside pages that are right there are outdated ones beside newer ones, twins with near-equal numbers,
+contradictions, negations and reposts, because these are what a summary confuses.
 """
 
 import random
@@ -28,7 +29,9 @@ OLD_YEARS, NEW_YEARS = (1998, 2010), (2015, 2024)
 
 @dataclass
 class Entity:
-    """`values` maps an attribute to its raw value (another entity's name for a relation), `years` to a figure's year."""
+    """`values` maps an attribute to its raw value (another entity's name for a relation), `years` to a
+    figure's year.
+    """
 
     name: str
     kind: str
@@ -40,9 +43,7 @@ class Entity:
 class WebGenerator:
     """Builds `entities` (by name) and `pages` for one language, part and set of phrasings."""
 
-    def __init__(
-        self, seed: int, language: str, part: Part, phrasing: Phrasing, num_entities: int
-    ) -> None:
+    def __init__(self, seed: int, language: str, part: Part, phrasing: Phrasing, num_entities: int) -> None:
         self.rng = random.Random(f"{seed} {language} {part} {phrasing}")
         self.language, self.part, self.phrasing = language, part, phrasing
         self.vocabulary = load_vocabulary(language)
@@ -94,7 +95,9 @@ class WebGenerator:
         attributes = list(self.attributes(entity))
         self.rng.shuffle(attributes)
         for start in range(0, len(attributes), 2):
-            self._page(entity, "profile", [self._true(entity, name) for name in attributes[start : start + 2]])
+            self._page(
+                entity, "profile", [self._true(entity, name) for name in attributes[start : start + 2]]
+            )
         for attribute in attributes:
             self._mislead(entity, attribute)
         twins = self.vocabulary["kinds"][entity.kind].get("twins", [])
@@ -116,7 +119,10 @@ class WebGenerator:
         elif self.rng.random() < REPOST:
             origin = self.rng.choice(self.vocabulary["sites"])
             self._page(
-                entity, "repost", [self._true(entity, attribute)], self.vocabulary["repost"].format(site=origin)
+                entity,
+                "repost",
+                [self._true(entity, attribute)],
+                self.vocabulary["repost"].format(site=origin),
             )
 
     def _wrong(self, entity: Entity, attribute: str) -> Any:
@@ -124,7 +130,9 @@ class WebGenerator:
         if spec["type"] != "entity":
             return near_value(spec, entity.values[attribute], self.rng)
         taken = (entity.values[attribute], entity.name)
-        return self.rng.choice([e.name for e in self.entities.values() if e.kind == spec["kind"] and e.name not in taken])
+        return self.rng.choice(
+            [e.name for e in self.entities.values() if e.kind == spec["kind"] and e.name not in taken]
+        )
 
     def _twin_page(self, entity: Entity, name: str, attributes: list[str]) -> None:
         twin = Entity(name, entity.kind, entity.word)

@@ -1,7 +1,7 @@
 """Multi-hop questions over an offline web, with the facts on the way to the answer.
 
-Entities may be obscured (a year as a range, a person as a description), and the user may set constraints (a time
-range, an excluded source), as in SailorFog-QA.
+Entities may be obscured (a year as a range, a person as a description), and the user may set constraints (a
+time range, an excluded source), as in SailorFog-QA.
 """
 
 import random
@@ -17,7 +17,9 @@ Hop = tuple[Entity, str]  # (subject, attribute)
 
 
 class QuestionGenerator:
-    """Draws questions about the entities of `web`. `obscure` is the share whose first entity is only described."""
+    """Draws questions about the entities of `web`. `obscure` is the share whose first entity is only
+    described.
+    """
 
     def __init__(self, web: WebGenerator, seed: int, max_hops: int, obscure: float) -> None:
         self.web, self.max_hops, self.obscure = web, max_hops, obscure
@@ -41,7 +43,9 @@ class QuestionGenerator:
                 seen.add(question.id)
                 yield question
         if len(seen) < num_questions:
-            raise ValueError(f"only {len(seen)} of {num_questions} questions fit this web; raise --num_entities")
+            raise ValueError(
+                f"only {len(seen)} of {num_questions} questions fit this web; raise --num_entities"
+            )
 
     def _spec(self, hop: Hop) -> dict:
         return self.web.attributes(hop[0])[hop[1]]["value"]
@@ -53,7 +57,9 @@ class QuestionGenerator:
         return ("、" if self.web.language == "zh" else ", ").join(items)
 
     def _relations(self, entity: Entity) -> list[str]:
-        return [name for name in self.web.attributes(entity) if self._spec((entity, name))["type"] == "entity"]
+        return [
+            name for name in self.web.attributes(entity) if self._spec((entity, name))["type"] == "entity"
+        ]
 
     def _chain(self) -> Question | None:
         """From an entity over relations to a plain attribute of the last one."""
@@ -72,7 +78,9 @@ class QuestionGenerator:
         rest = self._listing([self._step(e, a) for e, a in hops[1:]])
         first, description, extra = self._introduce(hops[0][0], asked=hops[0][1])
         if description and rest:
-            text = description + self.forms["obscured_tail"]["chain"].format(a=hops[0][1], noun=first, rest=rest)
+            text = description + self.forms["obscured_tail"]["chain"].format(
+                a=hops[0][1], noun=first, rest=rest
+            )
         elif rest:
             last = self._step(*hops[-1])
             named = self.forms["first"].format(a=hops[0][1], s=hops[0][0].name)
@@ -91,7 +99,9 @@ class QuestionGenerator:
         """(noun, description, hops that confirm it) of an entity; no description when it is to be named."""
         places = [name for name in self._relations(entity) if self._spec((entity, name))["kind"] == "town"]
         ranged = [
-            name for name in self.web.attributes(entity) if self._spec((entity, name))["type"] in ("year", "date")
+            name
+            for name in self.web.attributes(entity)
+            if self._spec((entity, name))["type"] in ("year", "date")
         ]
         if not places or not ranged or asked in (places[0], ranged[0]) or self.rng.random() >= self.obscure:
             return self._noun(entity), "", []
@@ -101,7 +111,9 @@ class QuestionGenerator:
         low = year - self.rng.randint(1, 5)
         values = {"town": entity.values[place], "low": low, "high": low + self.rng.randint(5, 9)}
         if entity.kind == "person":
-            job = next(iter(v for a, v in entity.values.items() if self._spec((entity, a))["type"] == "choice"))
+            job = next(
+                iter(v for a, v in entity.values.items() if self._spec((entity, a))["type"] == "choice")
+            )
             text = self.rng.choice(self.forms["obscured_person"]).format(profession=job, **values)
         else:
             form = self.rng.choice(self.forms["obscured"])
@@ -125,14 +137,18 @@ class QuestionGenerator:
         """Which of three entities has the largest value; all three values must be kept."""
         kind = self.rng.choice([e.kind for e in self.web.entities.values()])
         entities = self.rng.sample([e for e in self.web.entities.values() if e.kind == kind], 3)
-        numeric = [a for a in entities[0].values if self._spec((entities[0], a))["type"] in ("number", "year")]
+        numeric = [
+            a for a in entities[0].values if self._spec((entities[0], a))["type"] in ("number", "year")
+        ]
         if not numeric:
             return self._gather()
         attribute = self.rng.choice(numeric)
         text = self.rng.choice(self.forms["compare"]).format(
             list=self._listing([e.name for e in entities]), a=attribute
         )
-        if any(page.kind == "contradiction" for e in entities for page in self.pages_by_fact[e.name, attribute]):
+        if any(
+            page.kind == "contradiction" for e in entities for page in self.pages_by_fact[e.name, attribute]
+        ):
             return None  # which is the largest would depend on whom one believes
         best = max(entities, key=lambda e: e.values[attribute])
         return self._question(text, [(e, attribute) for e in entities], best.name)
@@ -163,9 +179,11 @@ class QuestionGenerator:
         )
 
     def _truth(self, hop: Hop, may_constrain: bool) -> tuple[list[Fact], str | None, str | None]:
-        """What must be kept about a hop, the user's constraint that decides it, and the site which that excludes.
+        """What must be kept about a hop, the user's constraint that decides it, and the site which that
+        excludes.
 
-        Kept is the right value, what the constraint asks for, or both sides of a conflict that nothing settles.
+        Kept is the right value, what the constraint asks for, or both sides of a conflict that nothing
+        settles.
         """
         entity, attribute = hop
         pages = [page for page in self.pages_by_fact[entity.name, attribute] if page.title == entity.name]

@@ -46,7 +46,9 @@ class WebTools:
         self.forms = load_vocabulary(web.language)
 
     async def call(self, name: str, arguments: str) -> str:
-        """The tool's answer. Raises ValueError, worded for the model, for a call that cannot be carried out."""
+        """The tool's answer. Raises ValueError, worded for the model, for a call that cannot be carried
+        out.
+        """
         values = read_arguments(name, arguments)
         if name == "search":
             return "\n".join(self._search(query) for query in values)
@@ -59,7 +61,9 @@ class WebTools:
 
     def _visit(self, url: str) -> str:
         page = self.web.pages.get(url.strip("[] "))
-        return self._row(page, page.sentences) if page else f"No page {url!r}; use an id from a search result."
+        return (
+            self._row(page, page.sentences) if page else f"No page {url!r}; use an id from a search result."
+        )
 
     def _row(self, page: Page, sentences: list[str]) -> str:
         text = ("" if self.web.language == "zh" else " ").join(sentences)

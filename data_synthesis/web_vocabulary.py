@@ -1,4 +1,6 @@
-"""The words of the offline web: kinds of entities, their attributes, phrasings, and how values are drawn and written."""
+"""The words of the offline web: kinds of entities, their attributes, phrasings, and how values are drawn
+and written.
+"""
 
 import random
 from functools import cache
@@ -16,9 +18,8 @@ def load_vocabulary(language: str) -> dict[str, Any]:
     folder = Path(__file__).parent / "vocabulary"
     path = folder / f"{language}.yaml"
     if not path.is_file():
-        raise ValueError(
-            f"no offline web in language {language!r}; there is {', '.join(sorted(p.stem for p in folder.glob('*.yaml')))}"
-        )
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+        raise ValueError(f"no offline web in language {language!r}; there is {known}")
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -50,7 +51,9 @@ def write_value(spec: dict, value: Any, language: str) -> str:
     if spec["type"] != "number":
         return str(value)
     number = f"{value:,}" if language == "en" else str(value)
-    return f"{number} {spec['unit']}" if language == "en" and "unit" in spec else number + spec.get("unit", "")
+    return (
+        f"{number} {spec['unit']}" if language == "en" and "unit" in spec else number + spec.get("unit", "")
+    )
 
 
 def aliases_of(spec: dict, text: str) -> list[str]:
@@ -59,11 +62,11 @@ def aliases_of(spec: dict, text: str) -> list[str]:
 
 
 def entity_names(vocabulary: dict, kind: str, pattern_key: str, part: str) -> list[tuple[str, str]]:
-    """(name, word) of all entities of a kind. Training and held-out webs draw from disjoint halves of the words."""
+    """(name, word) of all entities of a kind. Training and held-out webs draw from disjoint halves of the
+    words.
+    """
     half = 0 if part == "train" else 1
-    words = {
-        name: pool if name == "given" else pool[half::2] for name, pool in vocabulary["names"].items()
-    }
+    words = {name: pool if name == "given" else pool[half::2] for name, pool in vocabulary["names"].items()}
     names = []
     for pattern in vocabulary["kinds"][kind].get(pattern_key, []):
         for outer in words["surname"] if "{surname}" in pattern else words["word"]:

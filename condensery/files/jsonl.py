@@ -1,4 +1,6 @@
-"""JSONL that survives a crash: a row is written once, whole, flushed; a torn last line is repaired before any append."""
+"""JSONL that survives a crash: a row is written once, whole, flushed; a torn last line is repaired before
+any append.
+"""
 
 import json
 import os
@@ -49,7 +51,9 @@ def read_jsonl(path: Path | str) -> list[dict]:
 
 
 def dump_row(row: dict) -> bytes:
-    """One line. Lone surrogates (broken emoji in logs) are kept as JSON escapes, everything else is readable."""
+    """One line. Lone surrogates (broken emoji in logs) are kept as JSON escapes, everything else is
+    readable.
+    """
     try:
         return (json.dumps(row, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:
@@ -67,7 +71,9 @@ def write_jsonl(path: Path | str, rows: Iterable[dict]) -> None:
 
 
 class JsonlAppender:
-    """Appends rows to a file, each with one write call, so that a killed process leaves at most one torn line."""
+    """Appends rows to a file, each with one write call, so that a killed process leaves at most one torn
+    line.
+    """
 
     def __init__(self, path: Path | str) -> None:
         repair_tail(path)

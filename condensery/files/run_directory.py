@@ -1,4 +1,6 @@
-"""Output directories that explain themselves: resolved config, command, versions, commit, seed, data fingerprint."""
+"""Output directories that explain themselves: resolved config, command, versions, commit, seed, data
+fingerprint.
+"""
 
 import hashlib
 import importlib.metadata
@@ -20,7 +22,8 @@ def open_run_directory(path: Path | str, resume: bool = False) -> Path:
     directory = Path(path)
     if (directory / "run.json").exists() and not resume:
         raise FileExistsError(
-            f"{directory} already holds a run; continue it with --resume, choose another --output_dir, or remove it"
+            f"{directory} already holds a run; "
+            "continue it with --resume, choose another --output_dir, or remove it"
         )
     directory.mkdir(parents=True, exist_ok=True)
     return directory
@@ -46,7 +49,8 @@ def describe_run(
 def write_json(path: Path, value: object) -> None:
     """Whole or not at all, with a newline at the end."""
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    temporary.write_text(text + "\n", encoding="utf-8")
     temporary.replace(path)
 
 

@@ -1,0 +1,64 @@
+"""`condensery <step> ...`: one command, its subcommands named after the steps of the path.
+
+Each step is imported when it is called, so that `condensery --help` answers at once.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+STEPS = {
+    "web": ("data_synthesis.generate_web", "generate an offline web whose truth is known, and questions about it"),
+    "record": ("data_synthesis.record", "run explorer and teacher; record trajectories and summaries"),
+    "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, have them summarized"),
+    "pairs": ("data_synthesis.pairs", "build, check and split (conversation, summary) pairs"),
+    "preflight": ("modeling.preflight", "check every pair with the student's chat template, before training"),
+    "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
+    "export": ("distill.export", "write a folder that stands alone, and prove it equal to what was trained"),
+    "serve": ("distill.serve", "serve an export with vLLM, ready for ReSum agents"),
+    "evaluate": ("evaluation.compare", "compare summarizers on held-out compactions"),
+}  # fmt: skip
+
+USAGE = """usage: condensery <step> [--config FILE.yaml] [--field value ...]
+
+Train the model that writes an agent's memory. The steps, in the order of the data:
+
+{steps}
+
+`condensery <step> --help` shows the fields of a step with an example; `condensery --version` the version.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    usage = USAGE.format(steps="\n".join(f"  {name:10} {text}" for name, (_, text) in STEPS.items()))
+    if not words or words[0] in ("-h", "--help"):
+        print(usage, file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    if words[0] == "--version":
+        from condensery import __version__
+
+        print(f"condensery {__version__}")
+        return 0
+    if words[0] not in STEPS:
+        print(f"condensery: error: no step {words[0]!r}; there are {', '.join(STEPS)}", file=sys.stderr)
+        return 2
+    module = _import_step(words[0])
+    return module.main(words[1:]) or 0
+
+
+def _import_step(step: str):  # noqa: ANN202 - a module with `main(argv)`
+    """The step's module; a missing optional package is answered with what to install."""
+    try:
+        return importlib.import_module(STEPS[step][0])
+    except ModuleNotFoundError as error:
+        needed = "train" if error.name and not error.name.startswith("condensery") else "dev"
+        print(
+            f"condensery {step}: error: the package {error.name!r} is missing; pip install 'condensery[{needed}]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
