@@ -44,7 +44,7 @@ STOPWORDS = frozenset(
     our out over s she should so some such t than that the their them then there these they this to up
     us use using was we were what when where which while who why will with would you your okay need
     check find information search
-    """.split()  # noqa: SIM905 - a list of 100 quoted words is hard to read
+    """.split()
 )
 
 

@@ -5,8 +5,8 @@ import json
 from condensery.compaction import Compaction
 from condensery.message import Message, ToolCall
 from condensery.prompt import render_prompt
-from condensery.tokens import Tokenizer, count_tokens
-from data_synthesis.excerpt import MIN_TOKENS, excerpt
+from condensery.tokens import Tokenizer
+from data_synthesis.excerpt import MIN_TOKENS, count, excerpt
 
 THOUGHT_SHARE = 0.5  # a thought gets half the room of a result: facts stand in results
 FRAME_TOKENS = 16  # what a chat template puts around a request, where there is no tokenizer to tell
@@ -20,9 +20,9 @@ def request_tokens(compaction: Compaction, template: str, tokenizer: Tokenizer |
     """Tokens of the rendered request, chat template included."""
     prompt: list[dict] = list(render_prompt(compaction, template))
     if tokenizer is None:
-        return count_tokens(prompt[0]["content"], None) + FRAME_TOKENS
+        return count(prompt[0]["content"], None) + FRAME_TOKENS
     text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    return count_tokens(text, tokenizer)
+    return count(text, tokenizer)
 
 
 def fit(
@@ -39,13 +39,16 @@ def fit(
     while over > 0:
         room -= over
         level = _water_level(sizes, room)
-        if level < MIN_TOKENS / THOUGHT_SHARE:
+        if level < MIN_TOKENS:
             raise RowTooLong(
                 f"{len(compaction.expired)} messages do not fit {max_tokens} tokens even as excerpts; raise "
                 "--max_row_tokens or lower --window_tokens"
             )
         shortened = [_shorten(message, level, tokenizer) for message in compaction.expired]
-        messages, num_removed = [message for message, _ in shortened], sum(count for _, count in shortened)
+        messages, num_removed = (
+            [message for message, _ in shortened],
+            sum(removed for _, removed in shortened),
+        )
         fitted = compaction.model_copy(update={"expired": messages})
         over = request_tokens(fitted, template, tokenizer) - max_tokens
     return messages, num_removed
@@ -54,8 +57,8 @@ def fit(
 def _sizes(message: Message, tokenizer: Tokenizer | None) -> list[float]:
     """Tokens of each piece, a thought counted so that one level serves both kinds."""
     pieces = [message.content, *(call.function.arguments for call in message.tool_calls)]
-    sizes: list[float] = [count_tokens(piece, tokenizer) for piece in pieces]
-    return [*sizes, count_tokens(message.reasoning_content or "", tokenizer) / THOUGHT_SHARE]
+    sizes: list[float] = [count(piece, tokenizer) for piece in pieces]
+    return [*sizes, count(message.reasoning_content or "", tokenizer) / THOUGHT_SHARE]
 
 
 def _water_level(sizes: list[float], room: float) -> int:
@@ -68,7 +71,8 @@ def _water_level(sizes: list[float], room: float) -> int:
 
 def _shorten(message: Message, level: int, tokenizer: Tokenizer | None) -> tuple[Message, int]:
     content, num_removed = excerpt(message.content, level, tokenizer)
-    thought, num_thought = excerpt(message.reasoning_content or "", int(level * THOUGHT_SHARE), tokenizer)
+    room = max(MIN_TOKENS, int(level * THOUGHT_SHARE))
+    thought, num_thought = excerpt(message.reasoning_content or "", room, tokenizer)
     calls = [_shorten_call(call, level, tokenizer) for call in message.tool_calls]
     shortened = message.model_copy(
         update={
@@ -77,12 +81,12 @@ def _shorten(message: Message, level: int, tokenizer: Tokenizer | None) -> tuple
             "tool_calls": [call for call, _ in calls],
         }
     )
-    return shortened, num_removed + num_thought + sum(count for _, count in calls)
+    return shortened, num_removed + num_thought + sum(removed for _, removed in calls)
 
 
 def _shorten_call(call: ToolCall, level: int, tokenizer: Tokenizer | None) -> tuple[ToolCall, int]:
     """Arguments stay JSON: their text values are shortened, not the document."""
-    if count_tokens(call.function.arguments, tokenizer) <= level:
+    if count(call.function.arguments, tokenizer) <= level:
         return call, 0
     arguments, num_removed = excerpt(call.function.arguments, level, tokenizer)
     try:

@@ -1,0 +1,95 @@
+"""Cut and summarize many imported runs at once; each is written as soon as it is done."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from condensery.compaction import Compaction
+from condensery.endpoint import Endpoint
+from condensery.files.jsonl import JsonlAppender, read_jsonl, repair_tail
+from condensery.reply import EndpointError
+from condensery.trajectory import Cut, Trajectory
+from data_synthesis.cutting import Cutting, HeadTooLong, Summarize, cut_trajectory
+from data_synthesis.extractive import summarize_extractively
+from data_synthesis.fitting import RowTooLong
+from data_synthesis.import_config import ImportConfig
+from data_synthesis.importers.log_file import Reason, Rejected
+from data_synthesis.summarizer import EndpointSummarizer, costs, error_row, read_summary
+
+REASONS: dict[type[Exception], Reason] = {
+    RowTooLong: "row_too_long",
+    HeadTooLong: "head_too_long",
+    EndpointError: "endpoint_error",
+}
+
+
+async def cut_all(
+    trajectories: list[Trajectory],
+    cutting: Cutting,
+    endpoint: Endpoint | None,
+    config: ImportConfig,
+    directory: Path,
+) -> list[Rejected]:
+    """Cut what is not in `trajectories.jsonl` yet; a row is written as soon as its run is done."""
+    path = directory / "trajectories.jsonl"
+    repair_tail(path)
+    done = {row["id"] for row in read_jsonl(path)} if path.exists() else set()
+    todo = [run for run in trajectories if run.id not in done]
+    failed: list[Rejected] = []
+    slots = asyncio.Semaphore(config.concurrency)
+    with JsonlAppender(path) as out, JsonlAppender(directory / "calls.jsonl") as calls:
+        summarize = _summarizer(config, cutting, endpoint, calls.append)
+
+        async def work(run: Trajectory) -> None:
+            async with slots:
+                try:
+                    cut = await cut_trajectory(run, cutting, summarize)
+                except (RowTooLong, HeadTooLong, EndpointError) as error:
+                    failed.append(reject(run, REASONS[type(error)], str(error)))
+                else:
+                    out.append(cut.model_dump(exclude_none=True))
+            progress.update()
+
+        with tqdm(total=len(todo), unit="run", desc="import", disable=None) as progress:
+            await asyncio.gather(*map(work, todo))
+    return failed
+
+
+def _summarizer(
+    config: ImportConfig, cutting: Cutting, endpoint: Endpoint | None, log: Callable[[dict], None]
+) -> Summarize:
+    if endpoint is None:
+        return partial(
+            summarize_extractively, max_tokens=cutting.max_summary_tokens, tokenizer=cutting.tokenizer
+        )
+    ask = EndpointSummarizer(endpoint, config.prompt_template)
+
+    async def summarize(compaction: Compaction) -> Cut:
+        row = {"kind": "summary", "compaction_id": compaction.id, "author": endpoint.model}
+        try:
+            reply = await ask(compaction)
+        except EndpointError as error:
+            log(row | error_row(error))
+            raise
+        summary = read_summary(reply)
+        log(row | {"raw": reply.content, "failure": summary.failure} | costs(reply))
+        return Cut(
+            position=0,
+            summary=summary.text,
+            failure=summary.failure,
+            raw=reply.content or "",
+            author=endpoint.model,
+            prompt_template=config.prompt_template,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+        )
+
+    return summarize
+
+
+def reject(run: Trajectory, reason: Reason, detail: str) -> Rejected:
+    file, _, line = run.source.rpartition(":")
+    return Rejected(file, int(line), reason, detail)

@@ -1,0 +1,139 @@
+"""Agent logs into trajectories with summaries, cut where an agent with the chosen window would compact.
+
+    condensery import runs.jsonl --output_dir runs/logs --window_tokens 4096 --max_row_tokens 2048
+    condensery import logs/ --output_dir runs/logs --teacher http://localhost:8000/v1 --teacher_model gpt-oss
+
+Writes `trajectories.jsonl` (a row as soon as it is done), `compactions.jsonl`, `rejected.jsonl`, `run.json`
+and `calls.jsonl` (what a teacher endpoint answered). Exit status: 0, 1 when rows were rejected, 2 when nothing
+was started.
+"""
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+
+from condensery.compaction import compactions_of
+from condensery.files.config import fail, parse_args, resolved_config
+from condensery.files.jsonl import read_jsonl, write_jsonl
+from condensery.files.run_directory import describe_run, open_run_directory
+from condensery.prompt import load_template
+from condensery.reply import EndpointError
+from condensery.tokens import Tokenizer
+from condensery.trajectory import Trajectory
+from data_synthesis.cutter import cut_all, reject
+from data_synthesis.excerpt import MARK
+from data_synthesis.import_config import ImportConfig
+from data_synthesis.importers.log_file import Log, Rejected, read_log
+from data_synthesis.resuming import check_same_run
+
+PROG = "condensery import"
+SUFFIXES = (".json", ".jsonl", ".traj")
+
+
+def main(argv: list[str] | None = None) -> int:
+    example = f"{PROG} runs.jsonl --output_dir runs/logs --window_tokens 4096 --max_row_tokens 2048"
+    config = parse_args(ImportConfig, argv=argv, prog=PROG, description=__doc__, example=example)
+    try:
+        files = log_files(config.paths)
+        logs = [read_log(path) for path in files]
+        load_template(config.prompt_template)
+        cutting = config.cutting(_load_tokenizer(config.tokenizer))
+        trajectories = number_duplicates([run for log in logs for run in log.trajectories])[: config.limit]
+        if config.dry_run:
+            _report(Counter(), trajectories, [row for log in logs for row in log.rejected], logs)
+            return 0
+        endpoint = config.endpoint()
+        if endpoint is not None:
+            asyncio.run(endpoint.check())
+        directory = open_run_directory(config.output_dir, config.resume)
+        check_same_run(directory, resolved_config(config), files)
+    except (OSError, ValueError, EndpointError) as error:
+        fail(PROG, error)
+    describe_run(directory, resolved_config(config), files)
+    failed = asyncio.run(cut_all(trajectories, cutting, endpoint, config, directory))
+    return _finish(directory, config, files, logs, trajectories, failed)
+
+
+def log_files(paths: list[Path]) -> list[Path]:
+    """Files as given, folders as the logs below them. Raises ValueError for what is neither."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"no file or folder {path}")
+        found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES) if path.is_dir() else [path]
+        if not found:
+            raise ValueError(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
+        files += found
+    return files
+
+
+def number_duplicates(trajectories: list[Trajectory]) -> list[Trajectory]:
+    """Equal runs are legal; from the second on their ids carry an occurrence number."""
+    seen: Counter[str] = Counter()
+    numbered = []
+    for run in trajectories:
+        seen[run.id] += 1
+        suffix = f"-{seen[run.id]}" if seen[run.id] > 1 else ""
+        numbered.append(run.model_copy(update={"id": run.id + suffix}))
+    return numbered
+
+
+def _load_tokenizer(name: str | None) -> Tokenizer | None:
+    if name is None:
+        return None
+    from modeling.loading import load_tokenizer  # seconds of import time
+
+    return load_tokenizer(name)
+
+
+def _finish(
+    directory: Path,
+    config: ImportConfig,
+    files: list[Path],
+    logs: list[Log],
+    trajectories: list[Trajectory],
+    failed: list[Rejected],
+) -> int:
+    """Everything that follows from the logs and the finished rows, whether this run was resumed or not."""
+    wanted = {run.id for run in trajectories}
+    rows = [row for row in read_jsonl(directory / "trajectories.jsonl") if row["id"] in wanted]
+    done = [Trajectory.model_validate(row) for row in rows]
+    compactions = [compaction for run in done for compaction in compactions_of(run)]
+    rejected = [row for log in logs for row in log.rejected] + failed
+    rejected += [
+        reject(run, "summary_failed", f"{cut.failure} at message {cut.position}")
+        for run in done
+        for cut in run.cuts
+        if cut.failure
+    ]
+    write_jsonl(directory / "compactions.jsonl", [each.model_dump(exclude_none=True) for each in compactions])
+    write_jsonl(directory / "rejected.jsonl", [row.to_row() for row in rejected])
+    counts = _report(Counter(compactions=len(compactions)), done, rejected, logs)
+    describe_run(directory, resolved_config(config), files, counts)
+    if done and not compactions:
+        longest = max(run.num_tokens or 0 for run in done)
+        print(
+            f"no run reaches the window: the longest has {longest} tokens; lower --window_tokens",
+            file=sys.stderr,
+        )
+    return 1 if rejected and config.on_error == "fail" else 0
+
+
+def _report(counts: Counter, runs: list[Trajectory], rejected: list[Rejected], logs: list[Log]) -> dict:
+    """The counts of the run, printed as a table on stderr."""
+    messages = [message for run in runs for message in run.messages]
+    marks = [int(size) for message in messages for size in MARK.findall(message.model_dump_json())]
+    counts.update(
+        trajectories=len(runs), messages=len(messages), excerpts=len(marks), excerpted_tokens=sum(marks)
+    )
+    counts["questions"] = len({run.question_id for run in runs})
+    counts["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
+    for log in logs:
+        counts.update({f"note_{name}": count for name, count in log.notes.items()})
+    counts.update(
+        {f"rejected_{name}": count for name, count in Counter(row.reason for row in rejected).items()}
+    )
+    for name, count in sorted(counts.items()):
+        print(f"{count:>10}  {name.replace('_', ' ')}", file=sys.stderr)
+    return dict(counts)
