@@ -6,11 +6,12 @@ Each step is imported when it is called, so that `condensery --help` answers at 
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 STEPS = {
-    "web": ("data_synthesis.generate_web", "generate an offline web whose truth is known, and questions about it"),
+    "web": ("data_synthesis.generate_web", "generate an offline web whose truth is known, with questions"),
     "record": ("data_synthesis.record", "run explorer and teacher; record trajectories and summaries"),
-    "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, have them summarized"),
+    "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, summarize these"),
     "pairs": ("data_synthesis.pairs", "build, check and split (conversation, summary) pairs"),
     "preflight": ("modeling.preflight", "check every pair with the student's chat template, before training"),
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
@@ -47,14 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return module.main(words[1:]) or 0
 
 
-def _import_step(step: str):  # noqa: ANN202 - a module with `main(argv)`
-    """The step's module; a missing optional package is answered with what to install."""
+def _import_step(step: str) -> ModuleType:
+    """The step's module, with its `main(argv)`; a missing package is answered with what to install."""
     try:
         return importlib.import_module(STEPS[step][0])
     except ModuleNotFoundError as error:
-        needed = "train" if error.name and not error.name.startswith("condensery") else "dev"
         print(
-            f"condensery {step}: error: the package {error.name!r} is missing; pip install 'condensery[{needed}]'",
+            f"condensery {step}: error: the package {error.name!r} is missing; pip install 'condensery[train]'",
             file=sys.stderr,
         )
         sys.exit(2)

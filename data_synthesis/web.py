@@ -63,6 +63,8 @@ class Web:
         """
         must_keep = list(question.facts or [])
         wanted = {(fact.subject, fact.value) for fact in must_keep}
+        # "The mayor of A is B" cannot be told from "B was born in A" by subject and value.
+        wanted |= {(value, subject) for subject, value in wanted}
         distractors: dict[tuple[str, str], Fact] = {}
         for page_id in dict.fromkeys(
             PAGE_ID.findall("\n".join(m.content for m in messages if m.role == "tool"))

@@ -34,7 +34,7 @@ class QuestionGenerator:
     def questions(self, num_questions: int) -> Iterator[Question]:
         """Distinct questions. Raises ValueError when this web is too small for so many."""
         seen: set[str] = set()
-        for _ in range(num_questions * 50):
+        for _ in range(num_questions * 20):
             if len(seen) == num_questions:
                 return
             draw = self.rng.choices([self._chain, self._gather, self._compare], [5, 3, 2])[0]

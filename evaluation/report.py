@@ -25,10 +25,10 @@ MODELS = {
     "observation_masking": "observation masking",
 }
 LEGEND = """Must-keep recall: share of the facts the task needs whose value stands with its subject.
-Distractor facts: facts nobody needs, per summary. Unsupported: share of statements with a value that the history
-does not hold (with that subject). "Lenient" scores the base's raw text, whatever its form. The two mechanical
-baselines keep as many tokens as the trained summary of the same row. In brackets: 95 % bootstrap interval over
-rows."""
+Distractor facts: facts nobody needs, per summary. Unsupported: share of statements with a value that the
+history does not hold (with that subject). "Lenient" scores the base's raw text, whatever its form. The two
+mechanical baselines keep as many tokens as the trained summary of the same row. In brackets: 95 % bootstrap
+interval over rows."""
 
 
 def table(figures: dict[str, dict]) -> str:

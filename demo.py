@@ -1,0 +1,170 @@
+"""`make demo`: the whole path on one CPU, every stage the real command, printed before it runs.
+
+    python demo.py [--quick] [--logs PATH]
+
+A run lives in runs/demo/<mode>-<number>; an unfinished one is continued, a finished one is followed by the
+next number. The report of the newest finished run is copied to runs/demo/.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("runs/demo")
+BASE = "smollm2-135m-instruct"
+TEMPLATE = "compact_v1"
+REPORTS = ("report.json", "report.md", "recall.png", "loss.png")
+
+
+@dataclass(frozen=True)
+class Size:
+    """Questions of the training web, optimizer steps, and held-out questions: seen and unseen phrasings,
+    Chinese.
+    """
+
+    num_train: int
+    max_steps: int
+    num_held_out: int
+    num_chinese: int
+
+
+FULL, QUICK = Size(300, 62, 36, 14), Size(48, 10, 8, 4)
+
+
+def web_stages(run: Path, size: Size) -> dict[str, list[str]]:
+    """Agent runs over offline webs. The held-out webs share no entity and no page with the training web."""
+    webs = {
+        "train": (size.num_train, ["--seed", "1"]),
+        "seen": (size.num_held_out, ["--seed", "2", "--part", "held_out"]),
+        "unseen": (size.num_held_out, ["--seed", "3", "--part", "held_out", "--phrasing", "unseen"]),
+        "zh": (size.num_chinese, ["--seed", "4", "--part", "held_out", "--language", "zh"]),
+    }
+    stages = {}
+    for name, (num_questions, options) in webs.items():
+        stages[f"web_{name}"] = ["web", "--num_questions", str(num_questions), *options]
+        stages[f"record_{name}"] = [
+            *("record", "--questions", f"{run}/web_{name}", "--tokenizer", BASE, "--prompt_template",
+            TEMPLATE), *("--window_tokens", "560", "--reserve_tokens", "0"),
+        ]  # fmt: skip
+        held_out = "0" if name == "train" else "1"
+        stages[f"pairs_{name}"] = [
+            *("pairs", f"{run}/record_{name}", "--prompt_template", TEMPLATE, "--held_out", held_out),
+            *("--tokenizer", BASE),
+        ]
+    return stages | training_stages(
+        run,
+        train=f"{run}/pairs_train/train.jsonl",
+        held_out={name: f"{run}/pairs_{name}" for name in ("seen", "unseen", "zh")},
+        options=["--max_steps", str(size.max_steps)],
+    )
+
+
+def log_stages(run: Path, logs: str, size: Size) -> dict[str, list[str]]:
+    """The user's logs, summarized by the extractive baseline: a student of it, not of a language model."""
+    return {
+        "import": [
+            *("import", logs, "--tokenizer", BASE, "--prompt_template", TEMPLATE, "--on_error", "skip"),
+            *("--window_tokens", "4096", "--max_row_tokens", "2048"),
+        ],
+        "pairs": [
+            *("pairs", f"{run}/import", "--prompt_template", TEMPLATE, "--tokenizer", BASE),
+            *("--held_out", "0.25"),
+        ],
+    } | training_stages(
+        run,
+        train=f"{run}/pairs/train.jsonl",
+        held_out={"logs": f"{run}/pairs"},
+        options=["--max_length", "2560", "--max_steps", str(size.max_steps // 2)],
+    )  # fmt: skip
+
+
+def training_stages(
+    run: Path, train: str, held_out: dict[str, str], options: list[str]
+) -> dict[str, list[str]]:
+    """From pairs to a measured export."""
+    slices = [f"{name}={folder}/compactions_held_out.jsonl" for name, folder in held_out.items()]
+    references = [f"{folder}/held_out.jsonl" for folder in held_out.values()]
+    return {
+        "preflight": ["preflight", train, *references, "--model", BASE, "--max_length", "2560"],
+        "sft": ["sft", "--config", "configs/sft/smollm2_cpu.yaml", "--train_file", train, *options],
+        "export": ["export", "--checkpoint", f"{run}/sft"],
+        "evaluation": [
+            *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--prompt_template", TEMPLATE),
+            *("--compactions", *slices, "--pairs", *references),
+        ],
+    }
+
+
+def choose_run(mode: str) -> Path:
+    """The newest run of this mode if it is unfinished, else a new number."""
+    numbers = [int(path.name.rpartition("-")[2]) for path in ROOT.glob(f"{mode}-*") if path.is_dir()]
+    newest = max(numbers, default=0)
+    unfinished = newest and not (ROOT / f"{mode}-{newest}" / "evaluation" / "run.json").exists()
+    return ROOT / f"{mode}-{newest if unfinished else newest + 1}"
+
+
+def run_stage(name: str, command: list[str], run: Path) -> None:
+    """Run a stage to its end, or leave it where `make demo` can go on."""
+    output = [] if command[0] == "preflight" else ["--output_dir", f"{run}/{name}"]
+    resume = (
+        ["--resume"]
+        if command[0] in ("record", "import", "sft") and (run / name / "run.json").exists()
+        else []
+    )
+    words = ["condensery", *command, *output, *resume]
+    print(f"\n$ {' '.join(words)}", file=sys.stderr, flush=True)
+    done = subprocess.run([sys.executable, "-m", *words], check=False)
+    if done.returncode:
+        sys.exit(f"demo: stage {name} ended with status {done.returncode}; `make demo` goes on from here")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="the same path, much smaller")
+    parser.add_argument("--logs", help="a file or folder of agent logs instead of the offline web")
+    options = parser.parse_args()
+    if options.logs and not Path(options.logs).exists():
+        parser.error(f"no file or folder {options.logs}")
+    size = QUICK if options.quick else FULL
+    mode = ("logs" if options.logs else "web") + ("-quick" if options.quick else "")
+    run = choose_run(mode)
+    run.mkdir(parents=True, exist_ok=True)
+    teacher = (
+        "the extractive baseline, which needs no model" if options.logs else "an oracle that knows the truth"
+    )
+    print(f"demo: {run}; the summaries to learn from are written by {teacher}", file=sys.stderr)
+    stages = log_stages(run, options.logs, size) if options.logs else web_stages(run, size)
+    record = run / "stages.json"
+    seconds = json.loads(record.read_text()) if record.exists() else {}
+    for name, command in stages.items():
+        if name not in seconds:
+            started = time.monotonic()
+            run_stage(name, command, run)
+            seconds[name] = round(time.monotonic() - started, 1)
+            record.write_text(json.dumps(seconds, indent=2))
+    for file in REPORTS:
+        if (run / "evaluation" / file).exists():
+            shutil.copy(run / "evaluation" / file, ROOT / file)
+    print(NEXT.format(run=run, root=ROOT, minutes=sum(seconds.values()) / 60))
+
+
+NEXT = """
+Done in {minutes:.0f} minutes. The report: {root}/report.md, its plots beside it; the summarizer: {run}/export
+
+Next:
+  your own logs    make demo LOGS=path/to/logs
+  a teacher model  condensery import LOGS --teacher http://HOST:PORT/v1 --teacher_model NAME --output_dir
+  runs/import on a GPU         accelerate launch distill/sft.py --config configs/sft/qwen3_30b_a3b.yaml
+  --train_file ... serving          condensery serve {run}/export      (needs vLLM: pip install
+  'condensery[vllm]')
+"""
+
+if __name__ == "__main__":
+    main()

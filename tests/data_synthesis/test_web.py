@@ -1,0 +1,183 @@
+"""The offline web: its truth must be checkable, its webs disjoint, its explorer and teacher honest."""
+
+import asyncio
+import json
+
+import pytest
+
+from condensery.compaction import Compaction, facts_within
+from condensery.facts import contains
+from condensery.message import FunctionCall, Message, ToolCall
+from condensery.summary import parse_summary
+from data_synthesis.generate_web import WebConfig, generate_web, main
+from data_synthesis.question import question_from_row
+from data_synthesis.scripted import OracleTeacher, oracle_summary, scripted_explorer
+from data_synthesis.web import Web, load_web, words
+from data_synthesis.web_tools import WebTools
+
+
+def make(**fields):
+    config = {"output_dir": "-", "num_questions": 40, "num_entities": 120, "seed": 5} | fields
+    return generate_web(WebConfig(**config))
+
+
+@pytest.fixture(scope="module", params=["en", "zh"])
+def world(request):
+    pages, questions = make(language=request.param)
+    return Web(pages, request.param), questions
+
+
+def test_every_fact_stands_in_its_page(world):
+    web, _ = world
+    for page in web.pages.values():
+        for fact in page.facts:
+            assert fact.source == page.id and fact.stands_in("\n".join(page.sentences)), (page, fact)
+
+
+def test_same_seed_same_bytes_other_seed_other_pages():
+    assert make() == make()
+    assert make(seed=6)[0] != make()[0]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_held_out_web_shares_no_entity_and_no_page(language):
+    train, _ = make(language=language)
+    held_out, _ = make(language=language, part="held_out", phrasing="unseen")
+    assert not {page.title for page in train} & {page.title for page in held_out}
+    assert not {f.subject for p in train for f in p.facts} & {f.subject for p in held_out for f in p.facts}
+    assert not {s for p in train for s in p.sentences} & {s for p in held_out for s in p.sentences}
+
+
+def test_misleading_pages_are_there(world):
+    web, _ = world
+    kinds = {page.kind for page in web.pages.values()}
+    assert kinds == {"profile", "outdated", "contradiction", "negation", "repost", "twin"}
+
+
+def test_questions_follow_from_their_facts(world):
+    web, questions = world
+    assert any(question.constraints for question in questions)
+    for question in questions:
+        assert question.facts and question.answer
+        for fact in question.facts:
+            assert fact in web.pages[fact.source].facts
+            assert not any(web.pages[fact.source].site in c for c in question.constraints if "source" in c)
+
+
+def test_obscured_questions_do_not_name_their_first_entity():
+    _, questions = make(obscure=1.0, num_questions=60, num_entities=300)
+    hidden = [q for q in questions if not contains(q.question, q.facts[0].subject)]
+    assert len(hidden) > 15
+
+
+def test_too_many_questions_for_a_small_web_is_an_error():
+    with pytest.raises(ValueError, match=r"only \d+ of 4000 questions fit this web; raise --num_entities"):
+        make(num_questions=4000, num_entities=40, language="zh", max_hops=3, obscure=0.0)
+
+
+def test_search_finds_the_page_and_survives_nonsense(world):
+    web, questions = world
+    facts = [fact for question in questions for fact in question.facts]
+    found = [web.search(f"{fact.subject} {fact.attribute}", 3) for fact in facts]
+    hits = sum(any(fact in page.facts for page in pages) for fact, pages in zip(facts, found))
+    assert hits / len(facts) > 0.8
+    assert web.search("zzzz 🦀", 3) == [] and web.search("", 3) == []
+
+
+def test_words_pairs_chinese_characters():
+    assert words("Harrow 1921 青石镇") == ["harrow", "1921", "青石", "石镇"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("search", "{}", 'needs a JSON object with "query"'),
+        ("search", "[1]", 'needs a JSON object with "query"'),
+        ("search", '{"query": [1]}', "list of strings"),
+        ("visit", "not json", 'needs a JSON object with "url"'),
+        ("bash", "{}", "unknown tool 'bash'"),
+    ],
+)
+def test_bad_calls_are_answered_in_words(world, name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        asyncio.run(WebTools(world[0]).call(name, arguments))
+
+
+def explore(web, question, max_calls=40):
+    """Run the scripted explorer without compaction; its last message and the messages before it."""
+    tools, messages = WebTools(web), [Message(role="user", content=question.question)]
+    for _ in range(max_calls):
+        reply = asyncio.run(scripted_explorer(question, messages))
+        messages.append(reply.message)
+        if not reply.message.tool_calls:
+            return messages
+        call = reply.message.tool_calls[0]
+        content = asyncio.run(tools.call(call.function.name, call.function.arguments))
+        messages.append(Message(role="tool", content=content, tool_call_id=call.id))
+    raise AssertionError("the explorer does not end")
+
+
+def test_explorer_reaches_every_fact_and_answers(world):
+    web, questions = world
+    for question in questions:
+        messages = explore(web, question)
+        assert question.answer in messages[-1].content
+        seen = "\n".join(message.content for message in messages)
+        assert all(fact.stands_in(seen) for fact in question.facts)
+
+
+def test_explorer_searches_again_for_what_a_summary_lost(world):
+    web, questions = world
+    question = questions[0]
+    fact = question.facts[0]
+    kept = Message(role="user", content=f"{fact.subject} {fact.attribute} {fact.value}")
+    lost = Message(role="user", content=question.question)
+    first = asyncio.run(scripted_explorer(question, [lost])).message.tool_calls[0].function.arguments
+    assert json.loads(first)["query"] == [f"{fact.subject} {fact.attribute}"]
+    second = asyncio.run(scripted_explorer(question, [kept])).message
+    assert not second.tool_calls or second.tool_calls[0].function.arguments != first
+
+
+def test_oracle_keeps_every_fact_it_can_know_and_nothing_else(world):
+    web, questions = world
+    for question in questions:
+        messages = explore(web, question)[1:-1]
+        facts = web.facts_of(question, messages)
+        compaction = Compaction(
+            id="c", trajectory_id="t", question_id=question.id, index=0, task=question.question,
+            language=question.language, expired=messages, facts=facts_within(facts, messages, None),
+        )  # fmt: skip
+        text = parse_summary(asyncio.run(OracleTeacher(questions)(compaction)).content).text
+        assert text == oracle_summary(question, compaction)
+        assert all(fact.stands_in(text) for fact in compaction.facts if fact.must_keep)
+        assert not [fact for fact in compaction.facts if not fact.must_keep and fact.stands_in(text)]
+
+
+def test_oracle_on_empty_history_says_so(world):
+    web, questions = world
+    compaction = Compaction(id="c", trajectory_id="t", question_id=questions[0].id, index=0, task="?",
+                            expired=[Message(role="assistant", content="hm")])  # fmt: skip
+    assert oracle_summary(questions[0].model_copy(update={"constraints": []}), compaction)
+
+
+def test_command_writes_a_web_that_loads_and_refuses_to_overwrite(tmp_path, capsys):
+    arguments = ["--output_dir", str(tmp_path / "web"), "--num_questions", "5", "--num_entities", "60"]
+    assert main(arguments) == 0
+    web = load_web(tmp_path / "web")
+    rows = [json.loads(line) for line in (tmp_path / "web" / "questions.jsonl").read_text().splitlines()]
+    assert len(rows) == 5 and all(question_from_row(row).facts for row in rows)
+    assert web.language == "en"
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "already holds a run" in capsys.readouterr().err
+
+
+def test_question_without_text_names_its_keys():
+    with pytest.raises(ValueError, match="no 'question' text in the row; its keys are prompt, answer"):
+        question_from_row({"prompt": "x", "answer": "y"})
+
+
+def test_tool_call_messages_stay_readable():
+    call = ToolCall(id="c", function=FunctionCall(name="search", arguments='{"query": ["青石"]}'))
+    assert "青石" in Message(role="assistant", tool_calls=[call]).model_dump_json()
