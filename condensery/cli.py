@@ -54,7 +54,7 @@ def _import_step(step: str) -> ModuleType:
         return importlib.import_module(STEPS[step][0])
     except ModuleNotFoundError as error:
         print(
-            f"condensery {step}: error: the package {error.name!r} is missing; pip install 'condensery[train]'",
+            f"condensery {step}: error: no package {error.name!r}; pip install 'condensery[train]'",
             file=sys.stderr,
         )
         sys.exit(2)

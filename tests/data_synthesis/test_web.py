@@ -13,6 +13,8 @@ from data_synthesis.generate_web import WebConfig, generate_web, main
 from data_synthesis.question import question_from_row
 from data_synthesis.scripted import OracleTeacher, oracle_summary, scripted_explorer
 from data_synthesis.web import Web, load_web, words
+from data_synthesis.web_generator import WebGenerator
+from data_synthesis.web_questions import QuestionGenerator
 from data_synthesis.web_tools import WebTools
 
 
@@ -71,8 +73,10 @@ def test_obscured_questions_do_not_name_their_first_entity():
 
 
 def test_too_many_questions_for_a_small_web_is_an_error():
-    with pytest.raises(ValueError, match=r"only \d+ of 4000 questions fit this web; raise --num_entities"):
-        make(num_questions=4000, num_entities=40, language="zh", max_hops=3, obscure=0.0)
+    web = WebGenerator(5, "zh", "train", "seen", num_entities=16)
+    questions = QuestionGenerator(web, 5, max_hops=3, obscure=0.0)
+    with pytest.raises(ValueError, match=r"only \d+ of 2000 questions fit this web; raise --num_entities"):
+        list(questions.questions(2000))
 
 
 def test_search_finds_the_page_and_survives_nonsense(world):
@@ -127,7 +131,7 @@ def test_explorer_reaches_every_fact_and_answers(world):
 
 
 def test_explorer_searches_again_for_what_a_summary_lost(world):
-    web, questions = world
+    _, questions = world
     question = questions[0]
     fact = question.facts[0]
     kept = Message(role="user", content=f"{fact.subject} {fact.attribute} {fact.value}")
@@ -154,7 +158,7 @@ def test_oracle_keeps_every_fact_it_can_know_and_nothing_else(world):
 
 
 def test_oracle_on_empty_history_says_so(world):
-    web, questions = world
+    _, questions = world
     compaction = Compaction(id="c", trajectory_id="t", question_id=questions[0].id, index=0, task="?",
                             expired=[Message(role="assistant", content="hm")])  # fmt: skip
     assert oracle_summary(questions[0].model_copy(update={"constraints": []}), compaction)
