@@ -63,8 +63,8 @@ class Limits:
     def __post_init__(self) -> None:
         if self.full_tokens <= 0:
             raise ValueError(
-                f"window_tokens is {self.window_tokens}, reserve_tokens {self.reserve_tokens}; the reserve, for "
-                "the next answer, must be smaller than the window"
+                f"window_tokens is {self.window_tokens}, reserve_tokens {self.reserve_tokens}; "
+                "the reserve, for the next answer, must be smaller than the window"
             )
 
     @property

@@ -103,7 +103,10 @@ class _Run:
 
     def _learn_facts(self) -> None:
         facts_of, question = self.agent.facts_of, self.question
-        self.trajectory.facts = facts_of(question, self.trajectory.messages) if facts_of else question.facts
+        if facts_of is None or question.facts is None:
+            self.trajectory.facts = question.facts
+        else:
+            self.trajectory.facts = facts_of(question, self.trajectory.messages)
 
     async def make_room(self) -> Termination | None:
         """Compact when due. A full context that cannot be compacted ends the run: it never grows on."""

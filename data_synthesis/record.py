@@ -1,0 +1,165 @@
+"""Run an explorer on questions, compact its history with a teacher, and record both.
+
+    condensery record --questions runs/web --output_dir runs/record
+    condensery record --questions q.jsonl --web runs/web --output_dir runs/record \\
+        --explorer http://localhost:8000/v1 --explorer_model WebSailor-30B --explorer_protocol text \\
+        --teacher http://localhost:8001/v1 --teacher_model gpt-oss-120b
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+from condensery.files.config import fail, parse_args, resolved_config
+from condensery.files.run_directory import describe_run, fingerprint, open_run_directory
+from condensery.reply import EndpointError
+from condensery.tokens import Tokenizer
+from data_synthesis.agent import Agent, Explorer, Summarizer
+from data_synthesis.explorer import EndpointExplorer, system_prompt
+from data_synthesis.question import Question
+from data_synthesis.record_config import OUTSIDE_IDENTITY, RecordConfig
+from data_synthesis.recorder import count_outcomes, plan_jobs, read_questions, record
+from data_synthesis.summarizer import EndpointSummarizer
+
+PROG = "condensery record"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status 0; 1 when rows were rejected (unless `--on_error skip`); 2 when nothing was started."""
+    config = parse_args(
+        RecordConfig,
+        argv=argv,
+        prog=PROG,
+        description="Run an explorer on questions, compact its history with a teacher, and record both.",
+        example="condensery record --questions runs/web --output_dir runs/record",
+    )
+    try:
+        path = config.questions / "questions.jsonl" if config.questions.is_dir() else config.questions
+        questions, rejected = read_questions(path)
+        check_inputs(config, questions, rejected)
+        agent = build_agent(config, questions)
+        jobs = plan_jobs(questions[: config.limit], config.rollouts, config.identity())
+        if config.dry_run:
+            print(f"would make {len(jobs)} rollouts of {len(questions[: config.limit])} questions, "
+                  f"{len(rejected)} questions rejected; nothing was started")  # fmt: skip
+            return 0
+        asyncio.run(check_endpoints(config))
+        inputs = [path, *([config.web / "pages.jsonl"] if config.web else [])]
+        check_resume(config, inputs)
+        directory = open_run_directory(config.output_dir, config.resume)
+    except (OSError, ValueError, EndpointError) as error:
+        fail(PROG, " ".join(str(error).split()))
+    describe_run(directory, resolved_config(config), inputs)
+    try:
+        asyncio.run(record(agent, jobs, directory, rejected, config.concurrency))
+    except KeyboardInterrupt:
+        print(f"{PROG}: interrupted; finished rollouts are kept, go on with --resume", file=sys.stderr)
+        return 130
+    return report(directory, config, inputs)
+
+
+def check_inputs(config: RecordConfig, questions: list[Question], rejected: list[dict]) -> None:
+    """Raises ValueError for what cannot work."""
+    if not questions:
+        first = next((f"line {row['line']}: {row['reason']}" for row in rejected), "it is empty")
+        raise ValueError(f"no usable question in {config.questions}: {first}")
+    if config.web is None:
+        raise ValueError("nothing to search: give --web, a directory made by `condensery web`")
+    unknown = [question.id for question in questions if question.facts is None]
+    if unknown and (config.explorer == "scripted" or config.teacher == "oracle"):
+        raise ValueError(
+            f"question {unknown[0]!r} has no facts, which the scripted explorer and the oracle teacher "
+            "need; use questions made by `condensery web`, or endpoints"
+        )
+
+
+def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
+    """Raises ValueError or OSError when the web or the tokenizer cannot be loaded."""
+    from data_synthesis.scripted import OracleTeacher, scripted_explorer  # the search index is slow to import
+    from data_synthesis.web import load_web
+    from data_synthesis.web_tools import WebTools
+
+    assert config.web is not None
+    web = load_web(config.web)
+    tools = WebTools(web)
+    explorer: Explorer = scripted_explorer
+    summarizer: Summarizer = OracleTeacher(questions)
+    if config.explorer != "scripted":
+        explorer = EndpointExplorer(config.endpoint("explorer"), config.explorer_protocol, tools.schemas)
+    if config.teacher != "oracle":
+        endpoint = config.endpoint("teacher", max_tokens=config.max_summary_tokens)
+        summarizer = EndpointSummarizer(endpoint, config.prompt_template)
+    return Agent(
+        explorer,
+        tools,
+        summarizer,
+        author=config.teacher_model or config.teacher,
+        prompt_template=config.prompt_template,
+        system=""
+        if config.explorer == "scripted"
+        else system_prompt(config.explorer_protocol, tools.schemas),
+        tokenizer=_load_tokenizer(config.tokenizer),
+        limits=config.limits(),
+        facts_of=web.facts_of,
+    )
+
+
+def _load_tokenizer(name: str | None) -> Tokenizer | None:
+    if name is None:
+        return None
+    from modeling.loading import load_tokenizer  # needs the extra `train`
+
+    return cast(Tokenizer, load_tokenizer(name))
+
+
+async def check_endpoints(config: RecordConfig) -> None:
+    """Raises EndpointError when an endpoint is down, misnamed or refuses the key, before anything starts."""
+    roles: list[Literal["explorer", "teacher"]] = ["explorer", "teacher"]
+    for role in roles:
+        url = vars(config)[role]
+        if url.startswith("http"):
+            try:
+                await config.endpoint(role).check()
+            except EndpointError as error:
+                model = vars(config)[f"{role}_model"]
+                raise EndpointError(error.kind, f"{role} {model} at {url}: {error.detail}") from error
+
+
+def check_resume(config: RecordConfig, inputs: list[Path]) -> None:
+    """Raises ValueError when the run to be resumed was another one: its rollouts would stand among ours."""
+    path = config.output_dir / "run.json"
+    if not config.resume or not path.exists():
+        return
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    now = resolved_config(config)
+    changed = [
+        f"{name} was {stored['config'].get(name)}, is {value}"
+        for name, value in now.items()
+        if name not in OUTSIDE_IDENTITY and stored["config"].get(name) != value
+    ]
+    if list(stored["inputs"].values()) != [fingerprint(path) for path in inputs]:
+        changed.append("the questions or the web are not the same")
+    if changed:
+        raise ValueError(
+            f"cannot resume {config.output_dir}: {'; '.join(changed)}; choose another --output_dir"
+        )
+
+
+def report(directory: Path, config: RecordConfig, inputs: list[Path]) -> int:
+    """The closing table, `run.json` with its counts, and the exit status."""
+    counts = count_outcomes(directory)
+    describe_run(
+        directory, resolved_config(config), inputs, {name: dict(rows) for name, rows in counts.items()}
+    )
+    for name, rows in counts.items():
+        for reason, number in rows.most_common():
+            print(f"{name:9} {number:6}  {reason}")
+    print(f"{directory}: {counts['rollouts'].total()} rollouts, {counts['rejected'].total()} rejected")
+    return int(bool(counts["rejected"]) and config.on_error == "fail")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The fields of `condensery record`, checked before anything is started."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from condensery.endpoint import Endpoint
+from condensery.prompt import load_template
+from data_synthesis.agent import Limits
+
+# What does not shape a rollout: places, and how many are made at once or in all.
+OUTSIDE_IDENTITY = {
+    *("questions", "web", "output_dir", "explorer", "teacher", "explorer_api_key_env", "teacher_api_key_env"),
+    *("timeout_seconds", "concurrency", "rollouts", "limit", "dry_run", "resume", "on_error"),
+}
+
+
+@dataclass
+class RecordConfig:
+    """`scripted` and `oracle` need an offline web and no model; endpoints can take their places."""
+
+    questions: Path = field(metadata={"help": "a question file (JSONL), or the directory of a generated web"})
+    output_dir: Path = field(metadata={"help": "where the run goes"})
+    web: Path | None = field(
+        default=None, metadata={"help": "the web for search and visit (default: the questions' directory)"}
+    )
+    explorer: str = field(default="scripted", metadata={"help": "scripted, or the URL of an endpoint"})
+    explorer_model: str | None = field(default=None, metadata={"help": "the model name at that endpoint"})
+    explorer_protocol: Literal["tools", "text"] = field(
+        default="tools", metadata={"help": "tool_calls, or <tool_call> in the text"}
+    )
+    explorer_api_key_env: str = field(
+        default="OPENAI_API_KEY", metadata={"help": "environment variable with the key"}
+    )
+    teacher: str = field(default="oracle", metadata={"help": "oracle, or the URL of an endpoint"})
+    teacher_model: str | None = field(default=None, metadata={"help": "the model name at that endpoint"})
+    teacher_window_tokens: int | None = field(
+        default=None, metadata={"help": "longer requests are excerpted, marked and counted"}
+    )
+    teacher_api_key_env: str = field(
+        default="OPENAI_API_KEY", metadata={"help": "environment variable with the key"}
+    )
+    rollouts: int = field(default=1, metadata={"help": "rollouts for each question"})
+    window_tokens: int = field(default=32 * 1024, metadata={"help": "the explorer's context window"})
+    share: float = field(
+        default=0.9, metadata={"help": "compact when this share of the window (less the reserve) is full"}
+    )
+    reserve_tokens: int = field(default=1000, metadata={"help": "kept free for the next answer"})
+    every_rounds: int | None = field(default=None, metadata={"help": "compact every so many rounds, too"})
+    max_calls: int = field(default=60, metadata={"help": "calls of the explorer's model in one rollout"})
+    force_answer: bool = field(
+        default=False, metadata={"help": "tell the explorer when its last call has come"}
+    )
+    prompt_template: str = field(
+        default="full_v1", metadata={"help": "name or file of the summarizer's prompt template"}
+    )
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "counts tokens (default: an estimate that leans high)"}
+    )
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_summary_tokens: int = 4096
+    timeout_seconds: float = field(default=600.0, metadata={"help": "for one call, retries included"})
+    concurrency: int = field(default=8, metadata={"help": "rollouts at a time"})
+    seed: int = field(
+        default=0, metadata={"help": "a name for this sample: another seed gives other rollouts other ids"}
+    )
+    limit: int | None = field(default=None, metadata={"help": "use the first questions only"})
+    dry_run: bool = field(default=False, metadata={"help": "say what would be run, and stop"})
+    resume: bool = field(default=False, metadata={"help": "go on with the run in output_dir"})
+    on_error: Literal["fail", "skip"] = field(
+        default="fail", metadata={"help": "exit status when rows were rejected: fail=1, skip=0"}
+    )
+
+    def __post_init__(self) -> None:
+        self.limits()
+        load_template(self.prompt_template)
+        for role, offline in ("explorer", "scripted"), ("teacher", "oracle"):
+            given, model = vars(self)[role], vars(self)[f"{role}_model"]
+            if given != offline and not given.startswith(("http://", "https://")):
+                raise ValueError(
+                    f"{role} is {given!r}; use {offline}, or the URL of an endpoint (http://...)"
+                )
+            if given != offline and not model:
+                raise ValueError(f"{role}_model is missing; name the model at {given}")
+        for name in ("rollouts", "concurrency", "max_calls", "max_summary_tokens"):
+            if vars(self)[name] < 1:
+                raise ValueError(f"{name} is {vars(self)[name]}; it must be at least 1")
+        if self.web is None and self.questions.is_dir():
+            self.web = self.questions
+
+    def limits(self) -> Limits:
+        window = self.teacher_window_tokens
+        return Limits(
+            window_tokens=self.window_tokens,
+            share=self.share,
+            reserve_tokens=self.reserve_tokens,
+            every_rounds=self.every_rounds,
+            max_calls=self.max_calls,
+            max_prompt_tokens=window - self.max_summary_tokens if window else None,
+            force_answer=self.force_answer,
+        )
+
+    def identity(self) -> dict:
+        """What shapes a rollout, and so goes into the ids of its trajectories."""
+        kinds = {"explorer": self.explorer == "scripted", "teacher": self.teacher == "oracle"}
+        text = {"prompt_template": load_template(self.prompt_template)[1]}
+        return {k: v for k, v in asdict(self).items() if k not in OUTSIDE_IDENTITY} | kinds | text
+
+    def endpoint(self, role: Literal["explorer", "teacher"], **sampling: Any) -> Endpoint:
+        settings = vars(self)
+        return Endpoint(
+            settings[role],
+            settings[f"{role}_model"],
+            api_key_env=settings[f"{role}_api_key_env"],
+            timeout_seconds=self.timeout_seconds,
+            max_concurrency=self.concurrency,
+            sampling={"temperature": self.temperature, "top_p": self.top_p} | sampling,
+        )

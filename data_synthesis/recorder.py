@@ -1,0 +1,145 @@
+"""Recording rollouts so that a kill at any moment loses no finished one, and `--resume` repeats none.
+
+A finished rollout is one row of `trajectories.jsonl`, written at once. A rollout that an endpoint ended is a
+row of `rejected.jsonl`; it is run again on resume, and the new outcome supersedes that row. At the end,
+`compactions.jsonl` is derived from the trajectories. Calls, with clock times, go to `calls.jsonl`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from condensery.compaction import compactions_of
+from condensery.files.jsonl import BadLine, JsonlAppender, read_jsonl, repair_tail, scan_jsonl, write_jsonl
+from condensery.trajectory import Trajectory, content_id
+from data_synthesis.agent import Agent
+from data_synthesis.question import Question, question_from_row
+from data_synthesis.rollout import rollout
+
+
+@dataclass(frozen=True)
+class Job:
+    """One rollout to make; `id` is that of its trajectory."""
+
+    id: str
+    question: Question
+    number: int
+
+
+def read_questions(path: Path) -> tuple[list[Question], list[dict]]:
+    """(questions, rejected rows with file, line and reason) of a question file."""
+    questions: list[Question] = []
+    rejected: list[dict] = []
+    line_of: dict[str, int] = {}
+    for line, row in scan_jsonl(path):
+        question = _read_question(row)
+        if isinstance(question, Question) and question.id in line_of:
+            question = f"question id {question.id!r} stands in line {line_of[question.id]} already"
+        if isinstance(question, Question):
+            line_of[question.id] = line
+            questions.append(question)
+        else:
+            rejected.append({"file": str(path), "line": line, "reason": question})
+    return questions, rejected
+
+
+def _read_question(row: dict | BadLine) -> Question | str:
+    if isinstance(row, BadLine):
+        return row.reason
+    try:
+        return question_from_row(row)
+    except ValueError as error:
+        return " ".join(str(error).split())
+
+
+def plan_jobs(questions: Iterable[Question], num_rollouts: int, identity: dict) -> list[Job]:
+    """All rollouts, the first of each question first. `identity` is what shapes a rollout."""
+    questions = list(questions)
+    return [
+        Job(
+            content_id({"config": identity, "question": question.model_dump(), "rollout": number}),
+            question,
+            number,
+        )
+        for number in range(num_rollouts)
+        for question in questions
+    ]
+
+
+async def record(
+    agent: Agent, jobs: list[Job], directory: Path, rejected_questions: list[dict], concurrency: int
+) -> None:
+    """Run the jobs that have no finished rollout yet, `concurrency` at a time."""
+    done = finished_ids(directory)
+    todo = iter([job for job in jobs if job.id not in done])
+    write_jsonl(directory / "rejected.jsonl", rejected_questions)
+    with (
+        JsonlAppender(directory / "trajectories.jsonl") as trajectories,
+        JsonlAppender(directory / "rejected.jsonl") as rejected,
+        JsonlAppender(directory / "calls.jsonl") as calls,
+        tqdm(total=len(jobs), initial=len(done), desc="rollouts", unit="run", disable=None) as progress,
+    ):
+
+        async def work() -> None:
+            for job in todo:  # one iterator, shared by all workers
+                outcome = await rollout(agent, job.question, job.id, job.number, calls.append)
+                if outcome.error is None:
+                    trajectories.append(outcome.trajectory.model_dump())
+                else:
+                    reason = f"{outcome.trajectory.termination}: {outcome.error.kind}"
+                    rejected.append(_rejection(job, reason, outcome.error.detail))
+                progress.update()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+    write_jsonl(directory / "compactions.jsonl", _compaction_rows(directory))
+
+
+def finished_ids(directory: Path) -> set[str]:
+    """Ids of the rollouts that need no run any more; a torn last line, left by a kill, is cut off."""
+    path = directory / "trajectories.jsonl"
+    repair_tail(path)
+    return {row["id"] for row in _rows(path)} if path.exists() else set()
+
+
+def _rejection(job: Job, reason: str, detail: str) -> dict:
+    question = job.question.id
+    return {"id": job.id, "question_id": question, "rollout": job.number, "reason": reason, "detail": detail}
+
+
+def read_trajectories(directory: Path) -> Iterator[Trajectory]:
+    for row in _rows(directory / "trajectories.jsonl"):
+        yield Trajectory.model_validate(row)
+
+
+def _rows(path: Path) -> Iterator[dict]:
+    for line, row in scan_jsonl(path):
+        if isinstance(row, BadLine):
+            raise ValueError(f"{path}:{line}: {row.reason}")
+        yield row
+
+
+def _compaction_rows(directory: Path) -> Iterator[dict]:
+    """One row a request: the retry of a failed summary asks the same again."""
+    for trajectory in read_trajectories(directory):
+        yield from {item.id: item.model_dump() for item in compactions_of(trajectory)}.values()
+
+
+def count_outcomes(directory: Path) -> dict[str, Counter[str]]:
+    """How the recorded runs ended, what failed in them, and why others were not used."""
+    ended, failures, rejected = Counter[str](), Counter[str](), Counter[str]()
+    for trajectory in read_trajectories(directory):
+        ended[trajectory.termination] += 1
+        failures.update(f"summary {cut.failure}" for cut in trajectory.cuts if cut.failure)
+        failures["accepted summaries"] += sum(cut.summary is not None for cut in trajectory.cuts)
+        for message in trajectory.messages[trajectory.head :]:
+            failures["tool errors"] += message.role == "tool" and message.content.startswith("Error: ")
+            failures["corrected turns"] += message.role == "user"
+    for row in read_jsonl(directory / "rejected.jsonl"):
+        rejected[row["reason"]] += 1
+    return {"rollouts": ended, "events": +failures, "rejected": rejected}

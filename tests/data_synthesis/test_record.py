@@ -1,0 +1,259 @@
+"""`condensery record`: killed and resumed it ends as if it had not been; wrong input never starts it."""
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from condensery.compaction import Compaction
+from condensery.files.jsonl import read_jsonl, write_jsonl
+from condensery.trajectory import Trajectory
+from data_synthesis import generate_web
+from data_synthesis.record import main
+from tests.scripted_endpoint import Raw, ScriptedEndpoint, call_tool, say, status
+
+NUM_QUESTIONS = 40
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("offline") / "web"
+    generate_web.main(["--output_dir", str(path), "--num_questions", "6", "--num_entities", "60"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
+    write_jsonl(path, ({"question": f"Which year is number {number}?"} for number in range(NUM_QUESTIONS)))
+    with open(path, "a") as file:
+        file.write(
+            '{"answer": "no question here"}\n{"question": "Which year is number 3?"}\n{"question": "torn'
+        )
+    return path
+
+
+def model(body: dict) -> dict | Raw:
+    """Explorer and teacher in one. The answer follows from the request alone, so that runs compare."""
+    time.sleep(0.005)
+    (text,) = [turn["content"] for turn in body["messages"] if turn["role"] == "user"]
+    if body["model"] == "teacher":
+        failed = "number 7?" in text or "number 17?" in text
+        return say("nothing to say" if failed else "<summary>\nThe mill is old.\n</summary>")
+    if "number 5?" in text or "number 15?" in text:
+        return status(400, "content_filter: policy")
+    num_calls = sum(turn["role"] == "assistant" for turn in body["messages"])
+    if num_calls == (1 if "<summary>" in text else 5):
+        return say("<answer>1843</answer>")
+    return call_tool("search", {"query": [f"mill {num_calls}"]}, f"call_{num_calls}", content="Look further.")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint(model, models=["explorer", "teacher"]) as endpoint:
+        yield endpoint
+
+
+def arguments(server: ScriptedEndpoint, questions: Path, web: Path, output_dir: Path) -> list[str]:
+    settings = {
+        **{"questions": questions, "web": web, "output_dir": output_dir, "every_rounds": 3, "concurrency": 4},
+        **{
+            "explorer": server.url,
+            "explorer_model": "explorer",
+            "teacher": server.url,
+            "teacher_model": "teacher",
+        },
+    }
+    return [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+
+
+def final_files(directory: Path) -> dict[str, list[str]]:
+    names = ["trajectories", "rejected", "compactions"]
+    return {name: sorted((directory / f"{name}.jsonl").read_text().splitlines()) for name in names}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(
+    server: ScriptedEndpoint, questions: Path, web: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    directory = tmp_path_factory.mktemp("uninterrupted") / "run"
+    assert main(arguments(server, questions, web, directory)) == 1, "some rows were rejected"
+    return directory
+
+
+def test_every_rollout_is_one_row_or_a_named_reason(uninterrupted: Path) -> None:
+    trajectories = [
+        Trajectory.model_validate(row) for row in read_jsonl(uninterrupted / "trajectories.jsonl")
+    ]
+    rejected = read_jsonl(uninterrupted / "rejected.jsonl")
+    assert len(trajectories) == NUM_QUESTIONS - 2 and {row.termination for row in trajectories} == {"answer"}
+    reasons = [row["reason"] for row in rejected]
+    assert reasons.count("endpoint_error: content_filter") == 2
+    assert [row["line"] for row in rejected if "line" in row] == [41, 42, 43]
+    assert (
+        "no 'question' text" in reasons[0]
+        and "line 4 already" in reasons[1]
+        and "torn last line" in reasons[2]
+    )
+    failed = [row for row in trajectories if all(cut.failure == "no_block" for cut in row.cuts)]
+    assert len(failed) == 2 and all(len(row.cuts) == 2 for row in failed)
+
+
+def test_compactions_are_those_of_the_trajectories(uninterrupted: Path) -> None:
+    compactions = [Compaction.model_validate(row) for row in read_jsonl(uninterrupted / "compactions.jsonl")]
+    assert len({row.id for row in compactions}) == len(compactions) == NUM_QUESTIONS - 2
+    assert all(len(row.expired) == 6 for row in compactions)
+
+
+def test_calls_and_run_are_described(uninterrupted: Path) -> None:
+    calls = read_jsonl(uninterrupted / "calls.jsonl")
+    summaries = [row for row in calls if row["kind"] == "summary"]
+    assert len(summaries) == NUM_QUESTIONS - 2 + 2
+    assert all(row["prompt"] and row["raw"] and row["latency_seconds"] > 0 for row in summaries)
+    described = json.loads((uninterrupted / "run.json").read_text())
+    assert described["counts"]["rollouts"] == {"answer": NUM_QUESTIONS - 2}
+    assert described["counts"]["events"]["summary no_block"] == 4
+    assert "OPENAI" not in json.dumps(described["versions"]) and len(described["inputs"]) == 2
+
+
+def kill_and_resume(server: ScriptedEndpoint, command: list[str], num_kills: int, seed: int) -> int:
+    """SIGKILL the command at random points of its work, then let it end; how many kills hit it running."""
+    rng, num_hits = random.Random(seed), 0
+    step = max(2, 2 * NUM_QUESTIONS * 5 // num_kills)
+    for _ in range(num_kills):
+        before, until = len(server.requests), rng.randrange(step // 2)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while process.poll() is None and len(server.requests) - before <= until:
+            time.sleep(0.001)
+        time.sleep(rng.random() * 0.02)
+        num_hits += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 1
+    return num_hits
+
+
+def check_kills(
+    server: ScriptedEndpoint, words: list[str], uninterrupted: Path, directory: Path, num_kills: int
+) -> None:
+    command = [sys.executable, "-m", "data_synthesis.record", *words, "--resume"]
+    assert kill_and_resume(server, command, num_kills, seed=num_kills) >= num_kills // 2
+    assert final_files(directory) == final_files(uninterrupted)
+
+
+def test_killed_and_resumed_equals_uninterrupted(
+    server: ScriptedEndpoint, questions: Path, web: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    words = arguments(server, questions, web, tmp_path / "run")
+    check_kills(server, words, uninterrupted, tmp_path / "run", num_kills=4)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_and_resumed_equals_uninterrupted(
+    server: ScriptedEndpoint, questions: Path, web: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    words = arguments(server, questions, web, tmp_path / "run")
+    check_kills(server, words, uninterrupted, tmp_path / "run", num_kills=20)
+
+
+def test_resume_mends_torn_lines_and_repeats_no_finished_rollout(
+    server: ScriptedEndpoint, questions: Path, web: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    for name in ("run.json", "trajectories.jsonl", "calls.jsonl", "rejected.jsonl"):
+        (tmp_path / name).write_bytes((uninterrupted / name).read_bytes())
+    rows = (tmp_path / "trajectories.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "trajectories.jsonl").write_bytes(b"".join(rows[:-1]) + rows[-1][: len(rows[-1]) // 2])
+    before = len(server.requests)
+    assert main([*arguments(server, questions, web, tmp_path), "--resume"]) == 1
+    assert final_files(tmp_path) == final_files(uninterrupted)
+    asked = {
+        json.dumps(request["messages"]).split("number ")[1].split("?")[0]
+        for request in server.requests[before:]
+    }
+    assert len(asked) == 3, "the torn one and the two that the endpoint refused"
+
+
+def test_scripted_explorer_and_oracle_need_no_endpoint(
+    web: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "--questions",
+        str(web),
+        "--output_dir",
+        str(tmp_path / "run"),
+        "--every_rounds",
+        "2",
+        "--rollouts",
+        "2",
+    ]
+    assert main(words) == 0
+    assert "12 rollouts, 0 rejected" in capsys.readouterr().out
+    rows = [Trajectory.model_validate(row) for row in read_jsonl(tmp_path / "run" / "trajectories.jsonl")]
+    assert {row.rollout for row in rows} == {0, 1} and all(row.facts for row in rows)
+    assert all(cut.author == "oracle" and cut.summary for row in rows for cut in row.cuts)
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_wrong_input_is_one_line_and_nothing_is_started(
+    web: Path, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def complaint(*words: object, questions: Path = web) -> str:
+        given = ["--questions", questions, "--output_dir", tmp_path / "run", *words]
+        return refused([str(word) for word in given], capsys)
+
+    empty, foreign = tmp_path / "empty.jsonl", tmp_path / "foreign.jsonl"
+    empty.touch()
+    foreign.write_text('{"prompt": "What?"}\n')
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+    assert "explorer m at http" in complaint("--explorer", url, "--explorer_model", "m")
+    assert "explorer_model is missing" in complaint("--explorer", url)
+    assert "teacher is 'gpt'" in complaint("--teacher", "gpt")
+    assert "window_tokens is 900" in complaint("--window_tokens", "900")
+    assert "prompt template 'mine' not found" in complaint("--prompt_template", "mine")
+    assert "rollouts is 0" in complaint("--rollouts", "0")
+    assert "nowhere.jsonl" in complaint(questions=tmp_path / "nowhere.jsonl")
+    assert "it is empty" in complaint("--web", web, questions=empty)
+    assert "line 1: no 'question' text in the row; its keys are prompt" in complaint(
+        "--web", web, questions=foreign
+    )
+    assert "give --web" in complaint(questions=questions)
+    assert "has no facts" in complaint("--web", web, questions=questions)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_output_that_holds_a_run_is_refused_and_so_is_another_configuration(
+    web: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--questions", str(web), "--output_dir", str(tmp_path), "--limit", "1"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert "already holds a run" in refused(words, capsys)
+    assert "max_calls was 60, is 9" in refused([*words, "--resume", "--max_calls", "9"], capsys)
+    assert main([*words, "--resume", "--limit", "2"]) == 0
+    assert len(read_jsonl(tmp_path / "trajectories.jsonl")) == 2
+
+
+def test_dry_run_starts_nothing_and_skip_forgives(
+    server: ScriptedEndpoint, questions: Path, web: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*arguments(server, questions, web, tmp_path / "run"), "--limit", "2"]
+    assert main([*words, "--dry_run"]) == 0
+    assert "would make 2 rollouts of 2 questions, 3 questions rejected" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+    assert main([*words, "--on_error", "skip"]) == 0
