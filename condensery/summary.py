@@ -26,7 +26,10 @@ Failure = Literal[
 ]
 
 TAG = re.compile(r"<(/?)summary>", re.IGNORECASE)
+ENDS_TARGET = re.compile(r"<(?=/?(?:summary|think)>)", re.IGNORECASE)
 TOOL_CALL = re.compile(r"<tool_call>|<function=", re.IGNORECASE)
+# What a section is called, in plain text or Markdown: "Facts:", "- **Open:**", "## Next".
+LABEL = re.compile(r"\s*#+ .*|\W*[\w\s/]{1,40}?\W*[:：]")
 PLACEHOLDER = re.compile(
     r"\W*(?:n/?a|none|null|todo|tbd|placeholder|empty|unknown|summary|your summary(?: goes)? here|no summary"
     r"|\[[^\]\n]*\]|\{[^}\n]*\}|无|暂无|待定)?\W*",
@@ -103,9 +106,14 @@ def _read_block(block: str) -> Summary:
     text = block.strip()
     if not text:
         return Summary(failure="whitespace")
-    if all(PLACEHOLDER.fullmatch(re.sub(r"^[\w\s/]{1,40}[:：]", "", line)) for line in text.splitlines()):
+    if all(PLACEHOLDER.fullmatch(_without_label(line)) for line in text.splitlines()):
         return Summary(failure="placeholder")
     return Summary(text=text)
+
+
+def _without_label(line: str) -> str:
+    label = LABEL.match(line)
+    return line[label.end() :] if label else line
 
 
 def check_gain(summary: Summary, num_summary_tokens: int, num_replaced_tokens: int) -> Summary:
@@ -116,5 +124,6 @@ def check_gain(summary: Summary, num_summary_tokens: int, num_replaced_tokens: i
 
 
 def wrap_summary(text: str) -> str:
-    """The training target. Tags inside are escaped: other clients stop at the first closing tag."""
-    return f"<summary>\n{TAG.sub(lambda tag: '&lt;' + tag[0][1:], text.strip())}\n</summary>"
+    """The training target. Tags inside are escaped: other clients stop at the first closing tag, and a closed
+    thought is cut off with all before it."""
+    return f"<summary>\n{ENDS_TARGET.sub('&lt;', text.strip())}\n</summary>"
