@@ -1,0 +1,77 @@
+"""`condensery evaluate` as a user runs it, with a tiny model."""
+
+import json
+
+import pytest
+
+from condensery.files.jsonl import write_jsonl
+from data_synthesis.generate_web import main as web
+from data_synthesis.record import main as record
+from evaluation.compare import main
+
+
+@pytest.fixture
+def held_out(tmp_path):
+    """Compactions of real rollouts over a small web, and pairs with the oracle's answers."""
+    assert web(["--output_dir", f"{tmp_path}/web", "--num_questions", "4", "--num_entities", "60"]) == 0
+    options = ["--window_tokens", "700", "--reserve_tokens", "0", "--prompt_template", "compact_v1"]
+    assert record(["--questions", f"{tmp_path}/web", "--output_dir", f"{tmp_path}/record", *options]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "record" / "compactions.jsonl").read_text().splitlines()]
+    assert rows
+    write_jsonl(
+        tmp_path / "pairs.jsonl",
+        (
+            {
+                "compaction_id": row["id"],
+                "completion": [{"content": "<summary>\nHarrow Bridge [p1]\n</summary>"}],
+            }
+            for row in rows
+        ),
+    )
+    return tmp_path
+
+
+def test_report_has_every_model_and_its_figures(held_out, tiny_llama, capsys):
+    arguments = [
+        *("--compactions", f"en={held_out}/record/compactions.jsonl", "--pairs", f"{held_out}/pairs.jsonl"),
+        *("--base", str(tiny_llama), "--trained", str(tiny_llama), "--max_new_tokens", "8"),
+        *("--output_dir", f"{held_out}/evaluation", "--limit", "2"),
+    ]
+    assert main(arguments) == 0
+    report = json.loads((held_out / "evaluation" / "report.json").read_text())
+    models = {"base", "base_lenient", "trained", "teacher", "keep_newest", "observation_masking"}
+    assert set(report["models"]) == models
+    for row in report["models"].values():
+        assert {
+            "must_keep_recall",
+            "must_keep_recall_ci",
+            "distractor_facts",
+            "unsupported",
+            "tokens",
+        } <= set(row)
+        assert set(row["slices"]) == {"en"}
+    assert sum(report["models"]["base"]["failures"].values()) == 2  # a random model writes no summary
+    assert report["models"]["keep_newest"]["must_keep_recall"] is not None
+    assert (held_out / "evaluation" / "recall.png").stat().st_size > 1000
+    assert "observation masking" in (held_out / "evaluation" / "report.md").read_text()
+    assert "trained" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2 and "already holds a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compactions", "nowhere.jsonl", "--base", "x", "--output_dir", "o"], "no file nowhere.jsonl"),
+        (["--compactions", __file__, "--output_dir", "o"], "nothing to compare"),
+        (["--compactions", __file__, "--base", "x", "--output_dir", "o"], "not JSON"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
