@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict
 
+from condensery.tokens import CJK
+
 MONTHS = "january february march april may june july august september october november december".split()
 MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in MONTHS)
 DATE_FORMS = [  # each with year, month, day in named groups
@@ -26,7 +28,7 @@ CJK_NUMBER = re.compile(r"(?<![\d.])\d+(?:\.\d+)?")
 QUOTE = re.compile(r"[\"“「『]([^\"”」』\n]{3,})[\"”」』]")
 # Paths, URLs, snake_case, CamelCase, codes with digits: what must be copied to the letter to be of use.
 IDENTIFIER = re.compile(
-    r"https?://[^\s)\]>\"']+|(?:[\w.-]*/)+[\w.-]+|\b[a-zA-Z]\w*_\w+\b|\b[a-z]+[A-Z]\w*\b|\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"
+    r"https?://[^\s)\]>\"']+|(?:[\w.-]*/)+[\w.-]+|\b[a-zA-Z]\w*_\w+\b|\b[a-z]+[A-Z]\w*\b|(?<!\d,)\b(?!\d+(?:st|nd|rd|th)\b)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"
 )
 NAME = re.compile(r"\b[A-Z][\w’'-]+(?: (?:of |de |the |van |von )?[A-Z][\w’'-]+)+")
 
@@ -106,7 +108,9 @@ def values_in(statement: str) -> list[str]:
     names.
     """
     plain = normalize(statement)
-    numbers = NUMBER.findall(plain) or CJK_NUMBER.findall(plain)
+    numbers = NUMBER.findall(plain)
+    if not numbers and CJK.search(plain):  # no border between a number and the word after it
+        numbers = CJK_NUMBER.findall(plain)
     return [*numbers, *IDENTIFIER.findall(statement), *QUOTE.findall(statement), *NAME.findall(statement)]
 
 
