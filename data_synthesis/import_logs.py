@@ -4,8 +4,8 @@
     condensery import logs/ --output_dir runs/logs --teacher http://localhost:8000/v1 --teacher_model gpt-oss
 
 Writes `trajectories.jsonl` (a row as soon as it is done), `compactions.jsonl`, `rejected.jsonl`, `run.json`
-and `calls.jsonl` (what a teacher endpoint answered). Exit status: 0, 1 when rows were rejected, 2 when nothing
-was started.
+and `calls.jsonl` (what a teacher endpoint answered). Exit status: 0, 1 when rows were rejected, 2 when not
+even started.
 """
 
 import asyncio

@@ -1,0 +1,174 @@
+"""Training pairs from recorded or imported runs: built, checked, split by question, described.
+
+    condensery pairs runs/record --output_dir runs/pairs --tokenizer smollm2-135m-instruct --held_out 0.1
+
+Writes `train.jsonl` and `held_out.jsonl` (TRL's conversational prompt/completion rows), beside each its
+compactions with their facts (`compactions_train.jsonl`, `compactions_held_out.jsonl`), `rejected.jsonl`, the
+text of the prompt template, `data_card.md` and `data_card.json`. Exit status: 0, 1 when rows were dropped, 2
+when not even started.
+"""
+
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tqdm import tqdm
+
+from condensery.compaction import Compaction, compactions_of
+from condensery.files.config import fail, parse_args, resolved_config
+from condensery.files.jsonl import read_jsonl, write_jsonl
+from condensery.files.run_directory import describe_run, open_run_directory, write_json
+from condensery.prompt import load_template
+from condensery.tokens import Tokenizer
+from condensery.trajectory import Trajectory
+from data_synthesis.data_card import describe_pairs, to_markdown
+from data_synthesis.pair import Dropped, Pair, build_pair, drop
+from data_synthesis.resuming import check_same_run
+from data_synthesis.split import held_out_questions
+
+PROG = "condensery pairs"
+
+
+@dataclass
+class PairsConfig:
+    """From which runs, in which form, split how."""
+
+    paths: list[Path] = field(
+        metadata={"positional": True, "help": "run directories, or trajectories.jsonl files"}
+    )
+    output_dir: Path = field(metadata={"help": "where the pairs go"})
+    prompt_template: str = field(default="compact_v1", metadata={"help": "a name, or the path of a file"})
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "the student, whose tokens are counted; default: an estimate"}
+    )
+    held_out: float = field(
+        default=0.1, metadata={"help": "below 1 a share of the questions, else their number; 0 for none"}
+    )
+    max_unsupported: float | None = field(
+        default=None,
+        metadata={"help": "tolerated share of statements whose values the history does not hold"},
+    )
+    seed: int = field(default=0, metadata={"help": "of the split"})
+    on_error: Literal["fail", "skip"] = field(
+        default="fail", metadata={"help": "exit status when rows were dropped: fail=1, skip=0"}
+    )
+    resume: bool = field(default=False, metadata={"help": "write the same pairs again into their directory"})
+    dry_run: bool = field(default=False, metadata={"help": "print the data card and write nothing"})
+
+    def __post_init__(self) -> None:
+        if self.held_out < 0 or (self.held_out > 1 and self.held_out != int(self.held_out)):
+            raise ValueError(
+                f"--held_out is {self.held_out:g}; a share below 1, or a whole number of questions"
+            )
+
+
+def main(argv: list[str] | None = None) -> int:
+    example = f"{PROG} runs/record --output_dir runs/pairs --tokenizer smollm2-135m-instruct"
+    config = parse_args(PairsConfig, argv=argv, prog=PROG, description=__doc__, example=example)
+    try:
+        files = [trajectories_file(path) for path in config.paths]
+        runs = [Trajectory.model_validate(row) for path in files for row in read_jsonl(path)]
+        load_template(config.prompt_template)
+        tokenizer = _load_tokenizer(config.tokenizer)
+        pairs, compactions, dropped = build_pairs(runs, config, tokenizer)
+        splits = split_pairs(pairs, compactions, config)
+        if not config.dry_run:
+            directory = open_run_directory(config.output_dir, config.resume)
+            check_same_run(directory, resolved_config(config), files)
+    except (OSError, ValueError) as error:
+        fail(PROG, error)
+    card = describe_pairs(splits, dropped, config.tokenizer or "an estimate")
+    card["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
+    text = to_markdown(card, list(map(str, config.paths)))
+    print(text, file=sys.stdout if config.dry_run else sys.stderr)
+    if not config.dry_run:
+        write_pairs(directory, splits, compactions, dropped, config)
+        write_json(directory / "data_card.json", card)
+        (directory / "data_card.md").write_text(text, encoding="utf-8")
+        describe_run(directory, resolved_config(config), files, card)
+    return 1 if dropped and config.on_error == "fail" else 0
+
+
+def trajectories_file(path: Path) -> Path:
+    """The file of a run directory. Raises ValueError when there is none, or it holds nothing."""
+    file = path / "trajectories.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"no {file}; `condensery record` and `condensery import` write it")
+    if not file.stat().st_size:
+        raise ValueError(f"{file} holds no trajectory")
+    return file
+
+
+def build_pairs(
+    runs: list[Trajectory], config: PairsConfig, tokenizer: Tokenizer | None
+) -> tuple[list[Pair], dict[str, Compaction], list[Dropped]]:
+    """(pairs, their compactions by id, what was dropped); every cut ends in the first or the last."""
+    pairs: list[Pair] = []
+    kept: dict[str, Compaction] = {}
+    dropped: list[Dropped] = []
+    seen: set[str] = set()
+    for run in tqdm(runs, unit="run", desc="pairs", disable=None):
+        for compaction, cut in zip(compactions_of(run), run.cuts):
+            row = build_pair(compaction, cut, config.prompt_template, tokenizer)
+            if isinstance(row, Pair):
+                row = _check(row, compaction, seen, config.max_unsupported)
+            if isinstance(row, Dropped):
+                dropped.append(row)
+                continue
+            seen.add(row.id)
+            pairs.append(row)
+            kept[compaction.id] = compaction
+    return pairs, kept, dropped
+
+
+def _check(
+    pair: Pair, compaction: Compaction, seen: set[str], max_unsupported: float | None
+) -> Pair | Dropped:
+    if pair.id in seen:
+        return drop(compaction, "duplicate", f"the same prompt and completion as pair {pair.id}")
+    share = pair.num_unsupported / (pair.num_statements or 1)
+    if max_unsupported is not None and share > max_unsupported:
+        return drop(compaction, "unsupported", f"{pair.num_unsupported} of {pair.num_statements} statements")
+    return pair
+
+
+def split_pairs(
+    pairs: list[Pair], compactions: dict[str, Compaction], config: PairsConfig
+) -> dict[str, list[Pair]]:
+    if not pairs:
+        raise ValueError(
+            "no pair: no run has a compaction with an accepted summary; record or import with a smaller window"
+        )
+    tasks = {pair.question_id: compactions[pair.compaction_id].task for pair in pairs}
+    held_out = held_out_questions(tasks, config.held_out, config.seed)
+    splits = {"train": [pair for pair in pairs if pair.question_id not in held_out]}
+    if held_out:
+        splits["held_out"] = [pair for pair in pairs if pair.question_id in held_out]
+    return splits
+
+
+def write_pairs(
+    directory: Path,
+    splits: dict[str, list[Pair]],
+    compactions: dict[str, Compaction],
+    dropped: list[Dropped],
+    config: PairsConfig,
+) -> None:
+    for name, rows in splits.items():
+        write_jsonl(directory / f"{name}.jsonl", (row.model_dump() for row in rows))
+        own = [compactions[row.compaction_id] for row in rows]
+        write_jsonl(
+            directory / f"compactions_{name}.jsonl", (each.model_dump(exclude_none=True) for each in own)
+        )
+    write_jsonl(directory / "rejected.jsonl", map(asdict, dropped))
+    template_text = load_template(config.prompt_template)[1]
+    (directory / "prompt_template.jinja").write_text(template_text, encoding="utf-8")
+
+
+def _load_tokenizer(name: str | None) -> Tokenizer | None:
+    if name is None:
+        return None
+    from modeling.loading import load_tokenizer  # seconds of import time
+
+    return load_tokenizer(name)
