@@ -38,7 +38,7 @@ class Message(BaseModel):
 
     def to_chat(self) -> dict:
         """The dict that chat templates and endpoints take: absent keys instead of empty ones."""
-        return self.model_dump(exclude_defaults=True) | {"role": self.role, "content": self.content}
+        return self.model_dump(exclude_none=True, exclude=None if self.tool_calls else {"tool_calls"})
 
 
 def closed_positions(messages: list[Message]) -> list[int]:

@@ -21,7 +21,7 @@ PROMPTS = Path(__file__).parent / "prompts"
 CONTROL = re.compile(
     r"<(?=\||/?(?:summary|last_summary|history|task|retained|think|tool_call|tool_response|answer"
     r"|s|pad|unk|bos|eos|start_of_turn|end_of_turn|fim_\w+|\w+_(?:start|end|sep|name|output|text|code|code_to_text)"
-    r"|reponame|filename|gh_stars|im_start|im_end|endoftext)>)"
+    r"|reponame|filename|gh_stars|im_start|im_end|endoftext)\s*>)"
     r"|\[(?=/?INST\])",
     re.IGNORECASE,
 )

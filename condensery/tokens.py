@@ -60,7 +60,8 @@ class RequestCounter:
     def _render(self, messages: list[Message]) -> str:
         chat = [message.to_chat() for message in messages]
         if self.tokenizer is None:
-            return "".join(f"<|{turn['role']}|>{turn}\n" for turn in chat)
+            tools = f"{self.tools}\n" if self.tools else ""
+            return tools + "".join(f"<|{turn['role']}|>{turn}\n" for turn in chat)
         return self.tokenizer.apply_chat_template(
             chat, tools=self.tools, tokenize=False, add_generation_prompt=False
         )
