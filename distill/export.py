@@ -2,8 +2,9 @@
 
     condensery export runs/demo/sft --output_dir runs/demo/export
 
-The folder has merged weights, tokenizer, chat template, generation config, and `condensery.json`: base, data,
-prompt template with its text, budgets, proof. It is written under another name and renamed once the proof holds.
+The folder has merged weights, tokenizer, chat template, generation config, and `condensery.json`: base,
+data, prompt template with its text, budgets, proof. It is written under another name and renamed once the
+proof holds.
 """
 
 import json
@@ -27,10 +28,13 @@ class ExportConfig:
         default=None, metadata={"help": "name or file; default: the one of the run's pairs"}
     )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = field(
-        default="auto", metadata={"help": "precision of the weights; auto: the trained (with LoRA: the base's)"}
+        default="auto",
+        metadata={"help": "precision of the weights; auto: the trained (with LoRA: the base's)"},
     )
     max_new_tokens: int = field(default=4096, metadata={"help": "budget of an answer, thinking included"})
-    metrics: Path | None = field(default=None, metadata={"help": "report.json of an evaluation to take along"})
+    metrics: Path | None = field(
+        default=None, metadata={"help": "report.json of an evaluation to take along"}
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,7 +44,8 @@ def main(argv: list[str] | None = None) -> int:
         ExportConfig,
         argv=argv,
         prog=PROG,
-        description="Write a trained summarizer as a folder that stands alone, and prove that it is the trained one.",
+        description="Write a trained summarizer as a folder that stands alone, and prove that it is the "
+        "trained one.",
         example=f"{PROG} runs/demo/sft --output_dir runs/demo/export",
     )
     try:
@@ -51,7 +56,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def export(config: ExportConfig) -> None:
-    """Merge, save, reload, compare, and only then give the folder its name. Raises ValueError if any step fails."""
+    """Merge, save, reload, compare, and only then name the folder. ValueError if any step fails."""
+    from modeling.progress import quiet_unless_terminal
+
+    quiet_unless_terminal()
     run = read_run(config.checkpoint)
     if config.output_dir.exists():
         raise ValueError(f"{config.output_dir} exists; choose another --output_dir, or remove it")
@@ -122,7 +130,7 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     tokenizer = load_tokenizer(str(config.checkpoint))
     pairs = fixed_pairs(tokenizer, card["enable_thinking"])
 
-    model = load_model(str(config.checkpoint), "float32", device_map=device_map())
+    model: Any = load_model(str(config.checkpoint), "float32", device_map=device_map())
     trained = fixed_logprobs(model, pairs)
     if is_adapter:
         model = model.merge_and_unload(safe_merge=True)
@@ -132,7 +140,9 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     del model
 
     exported_model = load_model(str(folder), "float32", device_map=device_map())
-    exported = fixed_logprobs(exported_model, fixed_pairs(load_tokenizer(str(folder)), card["enable_thinking"]))
+    exported = fixed_logprobs(
+        exported_model, fixed_pairs(load_tokenizer(str(folder)), card["enable_thinking"])
+    )
     base_model = load_model(base_place, "float32", device_map=device_map())
     base = fixed_logprobs(base_model, pairs)
     changed = changed_tensors(exported_model, base_model, dtype)

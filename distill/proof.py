@@ -1,8 +1,9 @@
 """Proof that an exported folder is the model that was trained.
 
-A merge can drop or scramble an adapter and still load clean and answer fluently. So three models are compared on
-fixed prompts, in float32: trained, reloaded from the export alone, and base. The first two must agree, and differ
-from the third; and the tensors that changed are counted against those that training could change.
+A merge can drop or scramble an adapter and still load clean and answer fluently. So three models are
+compared on fixed prompts, in float32: trained, reloaded from the export alone, and base. The first two must
+agree, and differ from the third; and the tensors that changed are counted against those that training could
+change.
 """
 
 from dataclasses import asdict, dataclass
@@ -33,8 +34,10 @@ class Proof:
 
     def __str__(self) -> str:
         return (
-            f"trained against exported: max {self.max_drift:.1e}, mean {self.mean_drift:.1e}; exported against "
-            f"base: max {self.max_change:.2f}, mean {self.mean_change:.3f} nats over {self.num_tokens} tokens; "
+            f"trained against exported: max {self.max_drift:.1e}, mean {self.mean_drift:.1e}; exported "
+            f"against "
+            f"base: max {self.max_change:.2f}, mean {self.mean_change:.3f} nats over {self.num_tokens} "
+            f"tokens; "
             f"{self.num_changed_tensors} of {self.num_tensors} tensors changed"
         )
 

@@ -2,14 +2,16 @@
 
     accelerate launch distill/sft.py --config configs/sft/smollm2_cpu.yaml \\
         --train_file runs/demo/pairs/train.jsonl --output_dir runs/sft
-    condensery sft --config configs/sft/smollm2_cpu.yaml --train_file ... --output_dir ... --learning_rate 1e-4
+    condensery sft --config configs/sft/smollm2_cpu.yaml --train_file ... --output_dir ... --learning_rate
+    1e-4
 
-Every row is checked before anything is loaded; the tokens checked are the tokens trained. `--resume` goes on from
-the newest complete checkpoint, with the losses that an uninterrupted run would have had.
+Every row is checked before anything is loaded; the tokens checked are the tokens trained. `--resume` goes on
+from the newest complete checkpoint, with the losses that an uninterrupted run would have had.
 """
 
 import importlib.util
 import sys
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,9 @@ class SFTArguments:
 
 
 def main(argv: list[str] | None = None) -> int:
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, module="transformers"
+    )  # about TRL's own defaults
     from trl import ModelConfig, SFTConfig
 
     from condensery.files.config import fail, parse_args
@@ -50,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
         argv=argv,
         prog=PROG,
         description="Fine-tune a student on (conversation, summary) pairs, fully or with LoRA.",
-        example=f"{PROG} --config configs/sft/smollm2_cpu.yaml --train_file pairs/train.jsonl --output_dir runs/sft",
+        example=f"{PROG} --config configs/sft/smollm2_cpu.yaml --train_file pairs/train.jsonl "
+        f"--output_dir runs/sft",
     )
     try:
         return run(arguments, training, model_config)
@@ -63,6 +69,9 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     from condensery.files.run_directory import open_run_directory
     from distill.training_run import finish_run, is_finished, start_run
     from modeling.loading import load_tokenizer
+    from modeling.progress import quiet_unless_terminal
+
+    quiet_unless_terminal()
 
     if model_config.model_name_or_path is None:
         raise ValueError("--model_name_or_path is missing: a hub name, a folder, or smollm2-135m-instruct")
@@ -83,7 +92,7 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
 
 
 def load_datasets(arguments: SFTArguments, training: Any, tokenizer: Any) -> dict[str, Any]:
-    """Rendered, checked datasets of `input_ids` and `labels`, by split. Raises ValueError listing all bad rows."""
+    """Rendered, checked `input_ids` and `labels` by split. Raises ValueError listing all bad rows."""
     from datasets import Dataset
 
     from modeling.preflight import check_rows, read_pairs
@@ -126,7 +135,7 @@ def plan_steps(arguments: SFTArguments, training: Any, num_rows: int) -> None:
 
 
 def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: dict[str, Any]) -> Any:
-    """TRL's trainer on rows that are tokens already, with our progress lines and the check that LoRA arrived."""
+    """TRL's trainer on rows that are tokens already, with our progress lines and LoRA checks."""
     from transformers import PrinterCallback, ProgressCallback
     from trl import SFTTrainer, get_peft_config
 
@@ -140,7 +149,7 @@ def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: di
         model_config.model_revision,
         model_config.attn_implementation,
     )
-    trainer = SFTTrainer(
+    trainer: Any = SFTTrainer(
         model=model,
         args=training,
         train_dataset=datasets["train"],
@@ -148,6 +157,8 @@ def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: di
         processing_class=tokenizer,
         peft_config=get_peft_config(model_config),
     )
+    if model_config.use_peft:  # the name, not this machine's folder: the adapter may be merged elsewhere
+        trainer.model.peft_config["default"].base_model_name_or_path = model_config.model_name_or_path
     targets = (model_config.lora_target_parameters or []) if model_config.use_peft else []
     check_targets_trainable(trainer.model, targets)
     trainer.add_callback(CheckTargetsLearn(targets))

@@ -21,6 +21,7 @@ from modeling.checkpoints import check_finite, newest_complete_checkpoint, remov
 # What may differ between a run and its continuation without changing a single loss.
 MAY_DIFFER = {
     *("resume", "output_dir", "logging_steps", "save_steps", "save_total_limit", "disable_tqdm", "report_to"),
+    *("dataloader_pin_memory", "dry_run"),
     *("eval_steps", "eval_strategy", "save_strategy"),
 }
 
@@ -32,6 +33,8 @@ def is_finished(output_dir: Path) -> bool:
 def start_run(output_dir: Path, *configs: Any) -> Path | None:
     """Describe the run and return the checkpoint to go on from. Raises ValueError if it is another run's."""
     config = resolved_config(*configs)
+    config.setdefault("seed", configs[1].seed)
+    config.setdefault("max_length", configs[1].max_length)
     inputs = [path for path in (config["train_file"], config["eval_file"]) if path]
     earlier = _read_run(output_dir)
     describe_run(output_dir, config, inputs)
@@ -59,13 +62,14 @@ def _check_same(earlier: dict, now: dict, output_dir: Path) -> None:
     if changed:
         write_json(output_dir / "run.json", earlier)
         raise ValueError(
-            f"{output_dir} cannot be resumed with other settings ({'; '.join(changed)}); take those of its config.yaml, "
+            f"{output_dir} cannot be resumed with other settings ({'; '.join(changed)}); take those of "
+            f"its config.yaml, "
             "or another --output_dir"
         )
 
 
 def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dict[str, Any]) -> None:
-    """Check the weights, save the student, and mark the run finished, in this order. Every process takes part."""
+    """Check the weights, save the student, mark the run finished. Every process takes part."""
     check_finite(trainer.model)
     trainer.save_model(str(output_dir))
     if not trainer.is_world_process_zero():
@@ -85,7 +89,7 @@ def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dic
     run["enable_thinking"] = config_object.enable_thinking
     write_json(output_dir / "run.json", run)
     print(
-        f"saved {output_dir}; next: condensery export --checkpoint {output_dir} --output_dir ...",
+        f"saved {output_dir}; next: condensery export {output_dir} --output_dir ...",
         file=sys.stderr,
     )
 

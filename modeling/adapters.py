@@ -1,8 +1,10 @@
 """LoRA that reaches what it was asked to reach.
 
-Since transformers 5 a mixture's experts are 3-D parameters, which only `target_parameters` names; a LoRA on modules
-alone trains attention and leaves the experts as they were, without a word.
+Since transformers 5 a mixture's experts are 3-D parameters, which only `target_parameters` names; a LoRA on
+modules alone trains attention and leaves the experts as they were, without a word.
 """
+
+from typing import Any
 
 import torch
 from peft.tuners.lora.layer import ParamWrapper
@@ -10,7 +12,7 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 
-def lora_parameters_of(model: nn.Module, target: str) -> list[nn.Parameter]:
+def lora_parameters_of(model: nn.Module, target: str) -> list[Any]:
     """The B matrices of the adapters on a target parameter such as `mlp.experts.gate_up_proj`."""
     owner, _, leaf = target.rpartition(".")
     return [
@@ -26,7 +28,8 @@ def check_targets_trainable(model: nn.Module, targets: list[str]) -> None:
     missing = [target for target in targets if not lora_parameters_of(model, target)]
     if missing:
         raise ValueError(
-            f"--lora_target_parameters {', '.join(missing)} match nothing in this model; a mixture's experts are "
+            f"--lora_target_parameters {', '.join(missing)} match nothing in this model; a mixture's "
+            f"experts are "
             "named like mlp.experts.gate_up_proj"
         )
 

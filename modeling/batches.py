@@ -1,4 +1,4 @@
-"""How many pairs one optimizer step sees, on any number of processes: checked and said before a model is loaded."""
+"""How many pairs one optimizer step sees, on any number of processes: said before a model is loaded."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,10 @@ class BatchPlan:
         size = self.per_device * self.num_processes * self.gradient_accumulation_steps
         epochs = self.num_steps * size / self.num_rows
         return (
-            f"{self.num_rows} pairs; a step sees {size} = {self.per_device} per device x {self.num_processes} "
-            f"process(es) x {self.gradient_accumulation_steps} accumulated; {self.num_steps} steps = {epochs:.2f} epochs"
+            f"{self.num_rows} pairs; a step sees {size} = {self.per_device} per device x "
+            f"{self.num_processes} "
+            f"process(es) x {self.gradient_accumulation_steps} accumulated; {self.num_steps} steps = "
+            f"{epochs:.2f} epochs"
         )
 
 
@@ -36,15 +38,16 @@ def plan_batches(
     """
     together = per_device * num_processes
     if global_batch_size % together:
-        fitting = [
-            size
-            for size in range(1, global_batch_size + 1)
-            if global_batch_size % size == 0 and (global_batch_size // size) % num_processes == 0
-        ]
+        share, rest = divmod(global_batch_size, num_processes)
+        fitting = [str(size) for size in range(1, share + 1) if share % size == 0] if not rest else []
+        advice = (
+            f"--per_device_train_batch_size may be one of {', '.join(fitting)}"
+            if fitting
+            else f"--global_batch_size must be a multiple of the {num_processes} processes"
+        )
         raise ValueError(
-            f"global_batch_size {global_batch_size} is not a multiple of {per_device} per device x {num_processes} "
-            f"process(es) = {together}; --per_device_train_batch_size may be one of "
-            f"{', '.join(map(str, fitting)) or f'none: {global_batch_size} does not divide by {num_processes}'}"
+            f"global_batch_size {global_batch_size} is not a multiple of {per_device} per device x "
+            f"{num_processes} process(es) = {together}; {advice}"
         )
     steps_per_epoch = -(-num_rows // global_batch_size)
     num_steps = max_steps if max_steps > 0 else int(-(-num_epochs * steps_per_epoch // 1))

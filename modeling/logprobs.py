@@ -1,6 +1,7 @@
 """Per-token log-probabilities of completions, computed only where they are needed.
 
-Logits over a 152k vocabulary for a 16k prompt take 10 GB; the completion's few hundred positions are all we want.
+Logits over a 152k vocabulary for a 16k prompt take 10 GB; the completion's few hundred positions are all we
+want.
 """
 
 import torch

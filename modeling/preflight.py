@@ -3,7 +3,8 @@
     condensery preflight runs/demo/pairs/train.jsonl runs/demo/pairs/eval.jsonl \\
         --model smollm2-135m-instruct --max_length 1024
 
-A row that does not fit is never cut, dropped or repaired here: a target cut away trains on nothing and "succeeds".
+A row that does not fit is never cut, dropped or repaired here: a target cut away trains on nothing and
+"succeeds".
 """
 
 from collections import Counter
@@ -79,9 +80,9 @@ def check_rows(
     first_template: str | None = None
     for number, row in enumerate(rows, start=1):
         name = str(row.get("id", f"row {number}"))
-        shape = _shape_problem(row)
-        if shape:
-            result.problems.append(Problem(name, "shape", shape))
+        unreadable = _unreadable(row)
+        if unreadable:
+            result.problems.append(Problem(name, *unreadable))
             continue
         problems = _row_problems(row, tokenizer)
         if name in seen:
@@ -99,29 +100,28 @@ def check_rows(
     return result
 
 
-def _shape_problem(row: dict) -> str | None:
+def _unreadable(row: dict) -> tuple[Reason, str] | None:
+    """What makes a row not worth rendering."""
     prompt, completion = row.get("prompt"), row.get("completion")
     if not isinstance(row.get("prompt_template"), str):
-        return "no prompt_template"
+        return "shape", "no prompt_template"
     if not isinstance(prompt, list) or not prompt or not isinstance(completion, list):
-        return "prompt and completion must be lists of messages"
+        return "shape", "prompt and completion must be lists of messages"
     turns = prompt + completion
     if not all(isinstance(turn, dict) and isinstance(turn.get("content"), str) for turn in turns):
-        return "every message needs a text content"
+        return "shape", "every message needs a text content"
     if [turn.get("role") for turn in completion] != ["assistant"]:
-        return "the completion must be one assistant message"
+        return "shape", "the completion must be one assistant message"
+    if not completion[0]["content"].strip():
+        return "empty_completion", "nothing to learn"
     return None
 
 
 def _row_problems(row: dict, tokenizer: PreTrainedTokenizerBase) -> list[tuple[Reason, str]]:
     problems: list[tuple[Reason, str]] = []
-    completion = row["completion"][0]["content"]
-    if not completion.strip():
-        problems.append(("empty_completion", "nothing to learn"))
-    else:
-        failure = parse_summary(completion).failure
-        if failure:
-            problems.append(("not_a_summary", f"read as {failure}"))
+    failure = parse_summary(row["completion"][0]["content"]).failure
+    if failure:
+        problems.append(("not_a_summary", f"read as {failure}"))
     content = "\n".join(turn["content"] for turn in row["prompt"] + row["completion"])
     found = [token for token in control_tokens(tokenizer) if token in content]
     if found:
@@ -175,7 +175,7 @@ class PreflightConfig:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`condensery preflight`: 0 when every row is fit to train on, 1 when some are not, 2 when it could not look."""
+    """`condensery preflight`: 0 when every row is fit to train on, 1 when some are not."""
     from condensery.files.config import fail, parse_args
     from modeling.loading import load_tokenizer
 
@@ -184,7 +184,8 @@ def main(argv: list[str] | None = None) -> int:
         PreflightConfig,
         argv=argv,
         prog=prog,
-        description="Render every pair with the student's chat template and list all that cannot be trained on.",
+        description="Render every pair with the student's chat template and list all that cannot be "
+        "trained on.",
         example=f"{prog} pairs/train.jsonl pairs/eval.jsonl --model smollm2-135m-instruct --max_length 1024",
     )
     try:

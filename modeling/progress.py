@@ -1,8 +1,10 @@
-"""What a training run says while it runs: a line per logged step with rate and time left, one sample before it."""
+"""What a training run says: one sample before it, then a line per logged step with rate and time left."""
 
 import sys
 import time
 
+import datasets
+import transformers
 from transformers import (
     PreTrainedTokenizerBase,
     TrainerCallback,
@@ -47,8 +49,15 @@ class ProgressLines(TrainerCallback):
         )
 
 
+def quiet_unless_terminal() -> None:
+    """The bars of transformers and datasets fill a log file with carriage returns."""
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
+        datasets.disable_progress_bars()
+
+
 def show_sample(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair, max_characters: int = 1200) -> str:
-    """One row as the model sees it, the supervised part between marks, the middle of a long prompt left out."""
+    """One row as the model sees it, the supervised part between marks, a long prompt shortened."""
     prompt = tokenizer.decode(pair.input_ids[: pair.num_prompt_tokens], clean_up_tokenization_spaces=False)
     if len(prompt) > max_characters:
         half = max_characters // 2

@@ -1,6 +1,7 @@
 """Tiny random models of the real classes with real tokenizers: what can be run tiny is never mocked."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ TINY = {
 
 
 @pytest.fixture(scope="session")
-def smollm2_tokenizer():  # noqa: ANN201 - importing transformers for an annotation would slow every test down
+def smollm2_tokenizer():
     """The real tokenizer of SmolLM2, chat template included."""
     from modeling.loading import load_tokenizer
 
@@ -31,7 +32,7 @@ def smollm2_tokenizer():  # noqa: ANN201 - importing transformers for an annotat
 
 
 @pytest.fixture(scope="session")
-def tiny_llama(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:  # noqa: ANN001
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
     """A folder: LlamaForCausalLM of 2 layers, float32, SmolLM2's tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
@@ -43,7 +44,7 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> P
 
 
 @pytest.fixture(scope="session")
-def tiny_qwen3_moe(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:  # noqa: ANN001
+def tiny_qwen3_moe(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
     """A folder: Qwen3MoeForCausalLM of 2 layers, 8 experts, 2 a token, float32, SmolLM2's tokenizer."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
 
@@ -55,7 +56,7 @@ def tiny_qwen3_moe(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) 
     return folder
 
 
-def make_pair(number: int) -> dict:
+def pair_row(number: int) -> dict:
     """A training row like those of `condensery pairs`, with content that differs by number."""
     return {
         "id": f"pair-{number}",
@@ -78,7 +79,12 @@ def make_pair(number: int) -> dict:
 
 
 @pytest.fixture
-def pairs_file(tmp_path: Path) -> Path:
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps(make_pair(number)) + "\n" for number in range(12)))
+def make_pair() -> Callable[[int], dict]:
+    return pair_row
+
+
+@pytest.fixture(scope="session")
+def pairs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pairs") / "train.jsonl"
+    path.write_text("".join(json.dumps(pair_row(number)) + "\n" for number in range(12)))
     return path

@@ -1,0 +1,181 @@
+"""Serve an exported summarizer with vLLM, as a drop-in for the summary server of ReSum agents.
+
+    condensery serve runs/demo/export
+    condensery serve runs/demo/export --python .venv-vllm/bin/python --vllm_args "--enforce-eager"
+
+Prints the two variables that a ReSum agent reads, once the server answers, and stops it when it is stopped
+itself. The address is this machine's own: anyone who can reach the port can use the model.
+"""
+
+import json
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from condensery.files.config import fail, parse_args
+
+PROG = "condensery serve"
+MAX_WINDOW = 65536  # ReSum sends 32k of history, escaped; a longer window costs memory and brings nothing
+POLL_SECONDS = 1.0
+
+
+class ServerError(Exception):
+    """The server did not come up, or died."""
+
+
+@dataclass
+class ServeConfig:
+    """Which folder to serve, and where."""
+
+    model: Path = field(metadata={"positional": True, "help": "a folder from `condensery export`"})
+    host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
+    port: int = field(default=8000, metadata={"help": "port to listen on"})
+    python: str = field(default=sys.executable, metadata={"help": "Python whose environment holds vLLM"})
+    max_model_len: int | None = field(
+        default=None, metadata={"help": f"window in tokens; default: the model's, at most {MAX_WINDOW}"}
+    )
+    dtype: str = field(default="auto", metadata={"help": "precision that vLLM computes in"})
+    reasoning_parser: str | None = field(
+        default=None, metadata={"help": "vLLM's parser of thinking; default: by model, none for others"}
+    )
+    vllm_args: str = field(default="", metadata={"help": "more arguments of vLLM, in one quoted string"})
+    timeout_seconds: float = field(default=900.0, metadata={"help": "how long loading may take"})
+
+
+def main(argv: list[str] | None = None) -> int:
+    config = parse_args(
+        ServeConfig,
+        argv=argv,
+        prog=PROG,
+        description="Serve an exported summarizer on the protocol that ReSum agents speak.",
+        example=f"{PROG} runs/demo/export --port 8000",
+    )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with running_server(config) as server:
+            print(f"RESUM_TOOL_URL=http://{config.host}:{config.port}/v1/chat/completions")
+            print(f"RESUM_TOOL_NAME={config.model}", flush=True)
+            raise ServerError(f"the server stopped with status {server.wait()}")
+    except (ServerError, ValueError) as error:
+        fail(PROG, error)
+    except KeyboardInterrupt:
+        return 0
+
+
+@contextmanager
+def running_server(config: ServeConfig) -> Iterator[subprocess.Popen]:
+    """A healthy server while the block runs. ValueError or ServerError, with the log's last lines."""
+    command = vllm_command(config)
+    check_vllm(config.python)
+    check_port(config.host, config.port)
+    with tempfile.NamedTemporaryFile("w+", prefix="condensery-serve-", suffix=".log", delete=False) as log:
+        print(f"starting vLLM; log: {log.name}", file=sys.stderr)
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            wait_until_healthy(server, config, Path(log.name))
+            yield server
+        finally:
+            stop(server)
+
+
+def vllm_command(config: ServeConfig) -> list[str]:
+    """What `vllm serve` runs: in the CPU build the command misses its own version, the module does not."""
+    card = read_card(config.model)
+    names = dict.fromkeys([str(config.model), str(config.model.resolve()), config.model.name])
+    window = config.max_model_len or min(model_window(config.model), MAX_WINDOW)
+    command = [config.python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(config.model)]
+    command += ["--host", config.host, "--port", str(config.port), "--served-model-name", *names]
+    command += ["--max-model-len", str(window), "--dtype", config.dtype]
+    if card["enable_thinking"] is not None:
+        switch = json.dumps({"enable_thinking": card["enable_thinking"]})
+        command += ["--default-chat-template-kwargs", switch]
+    parser = config.reasoning_parser or default_reasoning_parser(config.model, card)
+    if parser:
+        command += ["--reasoning-parser", parser]
+    return command + shlex.split(config.vllm_args)
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    path = folder / "condensery.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} is no export: it has no condensery.json; `condensery export` writes one")
+    return json.loads(path.read_text())
+
+
+def model_window(folder: Path) -> int:
+    config = json.loads((folder / "config.json").read_text())
+    return int(config.get("text_config", config)["max_position_embeddings"])
+
+
+def default_reasoning_parser(folder: Path, card: dict[str, Any]) -> str | None:
+    """Qwen3 thinks unless told not to; its thinking belongs in a field of its own, not before the summary."""
+    config = json.loads((folder / "config.json").read_text())
+    template = (folder / "chat_template.jinja").read_text()
+    thinks = "<think>" in template and card["enable_thinking"] is not False
+    return "qwen3" if thinks and config["model_type"].startswith("qwen3") else None
+
+
+def check_vllm(python: str) -> None:
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    try:
+        missing = subprocess.run([python, "-c", code], check=False).returncode != 0
+    except OSError as error:
+        raise ValueError(f"--python {python}: {error.strerror}") from error
+    if missing:
+        raise ValueError(
+            f"{python} has no vLLM; pip install 'condensery[vllm]', or name another Python with --python"
+        )
+
+
+def check_port(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        if probe.connect_ex((host, port)) == 0:
+            raise ValueError(f"something listens on {host}:{port} already; choose another --port")
+
+
+def wait_until_healthy(server: subprocess.Popen, config: ServeConfig, log: Path) -> None:
+    deadline = time.monotonic() + config.timeout_seconds
+    while not is_healthy(config.host, config.port):
+        if server.poll() is not None:
+            raise ServerError(f"vLLM ended with status {server.returncode}; {last_lines(log)}")
+        if time.monotonic() > deadline:
+            raise ServerError(f"no answer after {config.timeout_seconds:.0f} s; {last_lines(log)}")
+        time.sleep(POLL_SECONDS)
+
+
+def is_healthy(host: str, port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}/health", timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def last_lines(log: Path, count: int = 15) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return "the log ends:\n" + "\n".join(lines[-count:])
+
+
+def stop(server: subprocess.Popen, grace_seconds: float = 20.0) -> None:
+    """Ask first: vLLM ends its workers itself when it is asked."""
+    server.terminate()
+    try:
+        server.wait(grace_seconds)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

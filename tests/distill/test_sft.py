@@ -1,0 +1,173 @@
+"""The SFT stage through its real entry: configs, two steps, exact resume, refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from distill import sft
+
+Words = Callable[..., list[str]]
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs" / "sft"
+
+
+def losses(output_dir: Path) -> list[float]:
+    history = json.loads((output_dir / "log_history.json").read_text())
+    return [entry["loss"] for entry in history if "loss" in entry]
+
+
+@pytest.mark.parametrize(
+    ("config", "model"), [("smollm2_cpu.yaml", "tiny_llama"), ("qwen3_30b_a3b.yaml", "tiny_qwen3_moe")]
+)
+def test_shipped_config_trains_two_steps(
+    sft_words: Words,
+    config: str,
+    model: str,
+    request: pytest.FixtureRequest,
+    pairs_file: Path,
+    tmp_path: Path,
+) -> None:
+    output_dir = tmp_path / "run"
+    assert sft.main(sft_words(config, request.getfixturevalue(model), pairs_file, output_dir)) == 0
+    run = json.loads((output_dir / "run.json").read_text())
+    assert (
+        run["counts"]["finished"] and run["counts"]["num_steps"] == 2 and run["inputs"] and run["seed"] == 0
+    )
+    assert len(losses(output_dir)) == 2
+    assert (output_dir / "model.safetensors").is_file() and (output_dir / "chat_template.jinja").is_file()
+
+
+def test_accelerate_launch_runs_the_script(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """As the docs say it: from the repository root, through accelerate, as a file."""
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--max_steps", "1")
+    config = str(ROOT / "configs" / "accelerate" / "cpu.yaml")
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", config, "distill/sft.py"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*launch, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert ">>> supervised >>>" in done.stderr and "a step sees 2" in done.stderr
+
+
+def test_misspelt_key_in_a_config_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "sft.yaml"
+    config.write_text((CONFIGS / "smollm2_cpu.yaml").read_text().replace("learning_rate", "lerning_rate"))
+    with pytest.raises(SystemExit) as stopped:
+        sft.main(["--config", str(config), "--train_file", "x", "--output_dir", "y"])
+    assert stopped.value.code == 2 and "did you mean 'learning_rate'" in capsys.readouterr().err
+
+
+def test_resumed_run_equals_an_uninterrupted_one(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """Killed after the checkpoint of step 3 of 6, in the second epoch; its later traces are removed."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    more = ["--max_steps", "8", "--save_steps", "3", "--save_total_limit", "5"]
+    for output_dir in (whole, broken):
+        assert sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, output_dir, *more)) == 0
+    run = json.loads((broken / "run.json").read_text())
+    (broken / "run.json").write_text(json.dumps(run | {"counts": {}}))
+    (broken / "checkpoint-6" / "trainer_state.json").write_text('{"glob')  # half-written
+    (broken / "checkpoint-8" / "trainer_state.json").unlink()
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, broken, *more)
+    assert sft.main([*words, "--resume"]) == 0
+    assert losses(broken) == losses(whole)
+    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_killed_run_resumes_to_the_same_losses(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    more = ["--max_steps", "40", "--save_steps", "5"]
+    assert sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, whole, *more)) == 0
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, broken, *more)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "distill/sft.py", *words], cwd=ROOT, env=environment)
+    while not list(broken.glob("checkpoint-*")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert sft.main([*words, "--resume"]) == 0
+    assert losses(broken) == losses(whole)
+
+
+def test_existing_run_is_refused_and_a_finished_one_left_alone(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--max_steps", "1")
+    assert sft.main(words) == 0
+    with pytest.raises(SystemExit) as stopped:
+        sft.main(words)
+    assert stopped.value.code == 2 and "--resume" in capsys.readouterr().err
+    assert sft.main([*words, "--resume"]) == 0
+    assert "nothing to resume" in capsys.readouterr().err
+
+
+def test_resume_with_other_settings_is_refused(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--max_steps", "1")
+    assert sft.main(words) == 0
+    path = tmp_path / "run" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"counts": {}}))
+    before = path.read_bytes()
+    with pytest.raises(SystemExit) as stopped:
+        sft.main([*words, "--resume", "--learning_rate", "1"])
+    assert stopped.value.code == 2 and "learning_rate: 0.01 -> 1.0" in capsys.readouterr().err
+    assert json.loads(path.read_bytes()) == json.loads(before)
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["--global_batch_size", "3", "--per_device_train_batch_size", "2"], "may be one of 1, 3"),
+        (["--max_length", "20"], "12 x too_long"),
+        (["--train_file", "nowhere.jsonl"], "no pairs file nowhere.jsonl"),
+        (["--gradient_accumulation_steps", "4"], "follows from --global_batch_size"),
+    ],
+)
+def test_bad_input_stops_before_anything_is_written(
+    sft_words: Words,
+    more: list[str],
+    complaint: str,
+    tiny_llama: Path,
+    pairs_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", *more))
+    assert stopped.value.code == 2 and complaint in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_dry_run_writes_nothing(sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path) -> None:
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--dry_run")
+    assert sft.main(words) == 0 and not (tmp_path / "run").exists()
+
+
+def test_lora_targets_that_match_nothing_are_refused(
+    sft_words: Words,
+    lora_on_experts: list[str],
+    tiny_qwen3_moe: Path,
+    pairs_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = sft_words("qwen3_30b_a3b.yaml", tiny_qwen3_moe, pairs_file, tmp_path / "run", *lora_on_experts)
+    with pytest.raises(SystemExit):
+        sft.main([*words, "--lora_target_parameters", "mlp.experts.gate_up_proj", "mlp.expert.down"])
+    assert "mlp.expert.down" in capsys.readouterr().err
