@@ -5,13 +5,13 @@ When that fills the window, history up to the last closed position is replaced b
 on from it, so that later summaries are asked to carry earlier ones over (ReSum's rolling refinement).
 """
 
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from condensery.compaction import Compaction, compaction_of
 from condensery.message import closed_positions
 from condensery.prompt import render_history
-from condensery.summary import Summary, check_gain
 from condensery.tokens import Tokenizer, count_tokens
 from condensery.trajectory import Cut, Trajectory
 from data_synthesis.excerpt import excerpt
@@ -62,9 +62,12 @@ async def cut_trajectory(trajectory: Trajectory, cutting: Cutting, summarize: Su
             run = run.model_copy(update={"cuts": [*run.cuts, cut]})
         return run
     while (position := next_position(run, sizes, cutting)) is not None:
-        run = _fit_history(run, position, cutting)
+        run, position = _fit_latest(run, position, cutting)
         compaction = compaction_of(run, position)
-        cut = _checked(await summarize(compaction), compaction, cutting)
+        cut = await summarize(compaction)
+        num_tokens = cutting.count(cut.summary or "")
+        if num_tokens > cutting.max_summary_tokens:
+            raise RowTooLong(f"a summary of {num_tokens} tokens; raise --max_summary_tokens")
         run = run.model_copy(update={"cuts": [*run.cuts, cut.model_copy(update={"position": position})]})
         if cut.summary is None:
             break
@@ -90,18 +93,26 @@ def next_position(run: Trajectory, sizes: list[int], cutting: Cutting) -> int | 
     return None
 
 
-def _checked(cut: Cut, compaction: Compaction, cutting: Cutting) -> Cut:
-    """A summary that is no shorter than what it replaces is a failure."""
-    if cut.summary is None:
-        return cut
-    num_tokens = cutting.count(cut.summary)
-    if num_tokens > cutting.max_summary_tokens:
-        raise RowTooLong(f"a summary of {num_tokens} tokens; raise --max_summary_tokens")
-    replaced = cutting.count(render_history(compaction.expired)) + cutting.count(
-        compaction.last_summary or ""
-    )
-    summary = check_gain(Summary(text=cut.summary), num_tokens, replaced)
-    return cut.model_copy(update={"summary": summary.text, "failure": summary.failure})
+def _fit_latest(run: Trajectory, position: int, cutting: Cutting) -> tuple[Trajectory, int]:
+    """Compact at `position`, or as late before it as the request fits a row: short turns cannot be shortened.
+
+    Raises RowTooLong when not even the first closed piece fits.
+    """
+    if _fits(run, position, cutting):
+        return _fit_history(run, position, cutting), position
+    start = run.cuts[-1].position if run.cuts else run.head
+    closed = [p for p in closed_positions(run.messages) if start < p < position] or [position]
+    num_fitting = bisect_left(closed, True, key=lambda p: not _fits(run, p, cutting))
+    last = closed[max(num_fitting - 1, 0)]
+    return _fit_history(run, last, cutting), last
+
+
+def _fits(run: Trajectory, position: int, cutting: Cutting) -> bool:
+    try:
+        _fit_history(run, position, cutting)
+    except RowTooLong:
+        return False
+    return True
 
 
 def _fit_history(run: Trajectory, position: int, cutting: Cutting) -> Trajectory:

@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         directory = open_run_directory(config.output_dir, config.resume)
         check_same_run(directory, resolved_config(config), files)
     except (OSError, ValueError, EndpointError) as error:
-        fail(PROG, error)
+        fail(PROG, " ".join(str(error).split()))
     describe_run(directory, resolved_config(config), files)
     failed = asyncio.run(cut_all(trajectories, cutting, endpoint, config, directory))
     return _finish(directory, config, files, logs, trajectories, failed)

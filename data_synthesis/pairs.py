@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             directory = open_run_directory(config.output_dir, config.resume)
             check_same_run(directory, resolved_config(config), files)
     except (OSError, ValueError) as error:
-        fail(PROG, error)
+        fail(PROG, " ".join(str(error).split()))
     card = describe_pairs(splits, dropped, config.tokenizer or "an estimate")
     card["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
     text = to_markdown(card, list(map(str, config.paths)))
@@ -138,7 +138,7 @@ def split_pairs(
 ) -> dict[str, list[Pair]]:
     if not pairs:
         raise ValueError(
-            "no pair: no run has a compaction with an accepted summary; record or import with a smaller window"
+            "no pair: no run has a compaction with an accepted summary; record or import at a small window"
         )
     tasks = {pair.question_id: compactions[pair.compaction_id].task for pair in pairs}
     held_out = held_out_questions(tasks, config.held_out, config.seed)

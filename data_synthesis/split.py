@@ -12,8 +12,8 @@ Shingles = frozenset[tuple[str, ...]]
 
 
 def held_out_questions(tasks: dict[str, str], held_out: float, seed: int) -> set[str]:
-    """The ids of the held-out questions. `tasks` maps a question id to its text; `held_out` below 1 is a share
-    of the groups of equal questions, otherwise their number.
+    """The ids of the held-out questions. `tasks` maps a question id to its text; `held_out` is a share of the
+    groups of equal questions below 1, and their number from 1 on.
 
     Groups are drawn by a seeded hash, so that neither their order nor a few new ones reshuffle them.
     Raises ValueError when nothing would be left on one side.
