@@ -48,18 +48,19 @@ def web_stages(run: Path, size: Size) -> dict[str, list[str]]:
     for name, (num_questions, options) in webs.items():
         stages[f"web_{name}"] = ["web", "--num_questions", str(num_questions), *options]
         stages[f"record_{name}"] = [
-            *("record", "--questions", f"{run}/web_{name}", "--tokenizer", BASE, "--prompt_template",
-            TEMPLATE), *("--window_tokens", "560", "--reserve_tokens", "0"),
+            *("record", "--questions", f"{run}/web_{name}", "--tokenizer", BASE),
+            *("--prompt_template", TEMPLATE, "--window_tokens", "510", "--reserve_tokens", "0"),
         ]  # fmt: skip
-        held_out = "0" if name == "train" else "1"
         stages[f"pairs_{name}"] = [
-            *("pairs", f"{run}/record_{name}", "--prompt_template", TEMPLATE, "--held_out", held_out),
-            *("--tokenizer", BASE),
-        ]
+            *("pairs", f"{run}/record_{name}", "--prompt_template", TEMPLATE, "--tokenizer", BASE),
+            *("--held_out", "0", "--resume"),
+        ]  # fmt: skip
+    held_out = ("seen", "unseen", "zh")
     return stages | training_stages(
         run,
         train=f"{run}/pairs_train/train.jsonl",
-        held_out={name: f"{run}/pairs_{name}" for name in ("seen", "unseen", "zh")},
+        compactions=[f"{name}={run}/pairs_{name}/compactions_train.jsonl" for name in held_out],
+        references=[f"{run}/pairs_{name}/train.jsonl" for name in held_out],
         options=["--max_steps", str(size.max_steps)],
     )
 
@@ -73,29 +74,29 @@ def log_stages(run: Path, logs: str, size: Size) -> dict[str, list[str]]:
         ],
         "pairs": [
             *("pairs", f"{run}/import", "--prompt_template", TEMPLATE, "--tokenizer", BASE),
-            *("--held_out", "0.25"),
+            *("--held_out", "0.25", "--resume"),
         ],
     } | training_stages(
         run,
         train=f"{run}/pairs/train.jsonl",
-        held_out={"logs": f"{run}/pairs"},
+        compactions=[f"{run}/pairs/compactions_held_out.jsonl"],
+        references=[f"{run}/pairs/held_out.jsonl"],
         options=["--max_length", "2560", "--max_steps", str(size.max_steps // 2)],
     )  # fmt: skip
 
 
 def training_stages(
-    run: Path, train: str, held_out: dict[str, str], options: list[str]
+    run: Path, train: str, compactions: list[str], references: list[str], options: list[str]
 ) -> dict[str, list[str]]:
-    """From pairs to a measured export."""
-    slices = [f"{name}={folder}/compactions_held_out.jsonl" for name, folder in held_out.items()]
-    references = [f"{folder}/held_out.jsonl" for folder in held_out.values()]
+    """From pairs to an export, measured on held-out compactions beside the teacher's summaries."""
     return {
         "preflight": ["preflight", train, *references, "--model", BASE, "--max_length", "2560"],
         "sft": ["sft", "--config", "configs/sft/smollm2_cpu.yaml", "--train_file", train, *options],
-        "export": ["export", "--checkpoint", f"{run}/sft"],
+        "export": ["export", f"{run}/sft"],
         "evaluation": [
             *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--prompt_template", TEMPLATE),
-            *("--compactions", *slices, "--pairs", *references),
+            *("--compactions", *compactions, "--pairs", *references),
+            *("--log_history", f"{run}/sft/log_history.json"),
         ],
     }
 
@@ -106,6 +107,12 @@ def choose_run(mode: str) -> Path:
     newest = max(numbers, default=0)
     unfinished = newest and not (ROOT / f"{mode}-{newest}" / "evaluation" / "run.json").exists()
     return ROOT / f"{mode}-{newest if unfinished else newest + 1}"
+
+
+def is_complete(run: Path, name: str, command: list[str]) -> bool:
+    """Whether a stage that was not noted had finished: these three write one file last."""
+    last_file = {"web": "run.json", "export": "condensery.json", "evaluate": "run.json"}.get(command[0])
+    return last_file is not None and (run / name / last_file).exists()
 
 
 def run_stage(name: str, command: list[str], run: Path) -> None:
@@ -146,7 +153,8 @@ def main() -> None:
     for name, command in stages.items():
         if name not in seconds:
             started = time.monotonic()
-            run_stage(name, command, run)
+            if not is_complete(run, name, command):
+                run_stage(name, command, run)
             seconds[name] = round(time.monotonic() - started, 1)
             record.write_text(json.dumps(seconds, indent=2))
     for file in REPORTS:

@@ -1,0 +1,99 @@
+"""What is compared: held-out rows, and what each summarizer says to them.
+
+A record is `{"summary": text or None, "failure": kind or None}`; local models add `raw` and `finish_reason`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from condensery.compaction import Compaction
+from condensery.files.jsonl import read_jsonl
+from condensery.prompt import render_prompt
+from condensery.summary import parse_summary
+from evaluation.baselines import keep_newest, observation_masking
+from evaluation.evaluate_config import EvaluateConfig
+
+
+@dataclass(frozen=True)
+class Row:
+    """A compaction to summarize, the slices it counts in, and the teacher's summary where there is one."""
+
+    compaction: Compaction
+    slice: str
+    reference: str | None
+
+
+def load_rows(config: EvaluateConfig) -> list[Row]:
+    """Held-out rows in file order. Raises ValueError for an empty set or a row that is no compaction."""
+    references = {}
+    for path in config.pairs:
+        for pair in read_jsonl(path):
+            references[pair["compaction_id"]] = parse_summary(pair["completion"][0]["content"]).text
+    rows = []
+    for entry in config.compactions:
+        name, _, path = entry.rpartition("=")
+        compactions = [Compaction.model_validate(row) for row in read_jsonl(path)][: config.limit]
+        rows += [
+            Row(compaction, name or compaction.language, references.get(compaction.id))
+            for compaction in compactions
+        ]
+    if not rows:
+        raise ValueError(f"no compaction in {', '.join(config.compactions)}")
+    return rows
+
+
+def answer_with(name_or_path: str, rows: list[Row], config: EvaluateConfig, label: str) -> list[dict]:
+    """Greedy answers of a local model: one record a row, with raw text, tokens and the parser's verdict."""
+    from modeling.generation import generate
+    from modeling.loading import load_model_and_tokenizer
+
+    model, tokenizer = load_model_and_tokenizer(name_or_path, config.dtype)
+    prompts = [render_prompt(row.compaction, config.prompt_template) for row in rows]
+    answers = generate(model, tokenizer, prompts, config.max_new_tokens, config.batch_size, label=label)
+    records = []
+    for answer in answers:
+        summary = parse_summary(answer.text, answer.finish_reason)
+        records.append(
+            {"raw": answer.text, "finish_reason": answer.finish_reason, "summary": summary.text,
+             "failure": summary.failure}
+        )  # fmt: skip
+    return records
+
+
+def mechanical(rows: list[Row], budgets: list[int], tokenizer: Any) -> dict[str, list[dict]]:
+    """What the mechanical baselines keep, each row with as many tokens as the summary it is compared with."""
+    return {
+        name: [
+            {"summary": keep(row.compaction, budget, tokenizer), "failure": None}
+            for row, budget in zip(rows, budgets)
+        ]
+        for name, keep in (("keep_newest", keep_newest), ("observation_masking", observation_masking))
+    }
+
+
+def equal_budgets(records: list[dict], rows: list[Row], tokenizer: Any) -> list[int]:
+    """Tokens of each accepted summary; a row whose summary failed gets the mean."""
+    lengths = [
+        len(tokenizer.encode(r["summary"], add_special_tokens=False)) if r["summary"] else 0 for r in records
+    ]
+    accepted = [length for length in lengths if length]
+    mean = round(sum(accepted) / len(accepted)) if accepted else 64
+    return [length or mean for length in lengths]
+
+
+def collect_answers(config: EvaluateConfig, rows: list[Row], tokenizer: Any) -> dict[str, list[dict]]:
+    """Records per model name. `base_lenient` scores the base's whole raw text, whatever the parser says
+    of it.
+    """
+    answers: dict[str, list[dict]] = {}
+    if config.base:
+        answers["base"] = answer_with(config.base, rows, config, "base")
+        answers["base_lenient"] = [
+            {"summary": record["summary"] or record["raw"], "failure": None} for record in answers["base"]
+        ]
+    if config.trained:
+        answers["trained"] = answer_with(config.trained, rows, config, "trained")
+    if all(row.reference for row in rows):
+        answers["teacher"] = [{"summary": row.reference, "failure": None} for row in rows]
+    budgets = equal_budgets(answers["trained" if config.trained else "base"], rows, tokenizer)
+    return answers | mechanical(rows, budgets, tokenizer)
