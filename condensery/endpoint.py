@@ -97,7 +97,9 @@ class Endpoint:
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
-                raw = await self._open().chat.completions.with_raw_response.create(**body)
+                create = self._open().chat.completions.with_raw_response.create
+                # As `extra_body`, servers' own settings (top_k, min_p, ...) pass too.
+                raw = await create(model=self.model, messages=body["messages"], extra_body=body)
                 completion = raw.http_response.json()
         except Exception as error:
             known = classify(error)

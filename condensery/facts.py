@@ -22,7 +22,10 @@ DATE_FORMS = [  # each with year, month, day in named groups
     re.compile(r"(?P<y>\d{4})\s?年\s?(?P<m>\d{1,2})\s?月\s?(?P<d>\d{1,2})\s?日"),
     re.compile(r"\b(?P<y>\d{4})[/.](?P<m>\d{1,2})[/.](?P<d>\d{1,2})\b"),
 ]
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])|(?<=[。！？])|\n")
+# No sentence ends after an initial or a title: "J. Frost", "St. Mary".
+SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St|No|vs)\.)(?<!\bMrs\.)\s+(?=[^a-z])|(?<=[。！？])|\n"
+)
 NUMBER = re.compile(r"(?<![\w.-])\d{4}-\d{2}-\d{2}(?![\w-])|(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 CJK_NUMBER = re.compile(r"(?<![\d.])\d+(?:\.\d+)?")
 QUOTE = re.compile(r"[\"“「『]([^\"”」』\n]{3,})[\"”」』]")

@@ -6,7 +6,7 @@ hand `estimate_tokens` errs on the high side, for CJK text too, where "character
 """
 
 import re
-from typing import Protocol
+from typing import Any, Protocol
 
 from condensery.message import Message
 
@@ -18,7 +18,7 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, add_special_tokens: bool = ...) -> list[int]: ...
 
-    def apply_chat_template(self, conversation: list[dict], **kwargs: object) -> str: ...
+    def apply_chat_template(self, conversation: list[dict], **kwargs: Any) -> Any: ...
 
 
 def estimate_tokens(text: str) -> int:

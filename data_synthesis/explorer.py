@@ -6,6 +6,7 @@ then `<tool_call>{json}</tool_call>` or `<answer>..</answer>`, with results in `
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -60,7 +61,7 @@ def read_turn(reply: Reply) -> Reply:
     if not thinking:
         return reply
     update = {"content": text, "reasoning_content": reply.message.reasoning_content or thinking}
-    return Reply(**vars(reply) | {"message": reply.message.model_copy(update=update)})
+    return replace(reply, message=reply.message.model_copy(update=update))
 
 
 def to_text(messages: list[Message]) -> list[dict]:
@@ -98,7 +99,7 @@ def read_text_turn(reply: Reply, num_messages: int) -> Reply:
     """Calls and thinking out of the text; `problem` says why a turn is neither a call nor an answer."""
     reply = read_turn(reply)
     if "<think>" in reply.message.content:  # a call quoted in a thought is no call
-        return Reply(**vars(reply) | {"problem": UNCLOSED})
+        return replace(reply, problem=UNCLOSED)
     notes: Counter[str] = Counter()
     message = read_text_call(reply.message, notes)
     for number, call in enumerate(message.tool_calls):
@@ -108,4 +109,4 @@ def read_text_turn(reply: Reply, num_messages: int) -> Reply:
         problem = UNREADABLE
     elif not message.tool_calls and not ANSWER.search(message.content) and reply.finish_reason != "length":
         problem = NEITHER
-    return Reply(**vars(reply) | {"message": message, "problem": problem})
+    return replace(reply, message=message, problem=problem)

@@ -86,6 +86,12 @@ class RecordConfig:
         for name in ("rollouts", "concurrency", "max_calls", "max_summary_tokens"):
             if vars(self)[name] < 1:
                 raise ValueError(f"{name} is {vars(self)[name]}; it must be at least 1")
+        window = self.teacher_window_tokens
+        if window is not None and window <= self.max_summary_tokens:
+            raise ValueError(
+                f"teacher_window_tokens is {window} and max_summary_tokens {self.max_summary_tokens}; "
+                "the window holds the request and the summary"
+            )
         if self.web is None and self.questions.is_dir():
             self.web = self.questions
 

@@ -31,7 +31,7 @@ def _parse(line: bytes) -> dict | BadLine:
         row = json.loads(line)
     except UnicodeDecodeError as error:
         return BadLine(f"not UTF-8 at byte {error.start}")
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
         torn = "" if line.endswith(b"\n") else " (torn last line)"
         return BadLine(f"not JSON{torn}: {error}")
     return row if isinstance(row, dict) else BadLine(f"a JSON {type(row).__name__}, not an object")
@@ -80,7 +80,9 @@ class JsonlAppender:
         self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
 
     def append(self, row: dict) -> None:
-        self.file.write(dump_row(row))
+        line = dump_row(row)
+        if self.file.write(line) != len(line):
+            raise OSError(f"{self.file.name}: a row was written in part; is the disk full?")
 
     def __enter__(self) -> "JsonlAppender":
         return self

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -63,6 +64,8 @@ def fingerprint(path: Path | str) -> str:
 def git_commit() -> str | None:
     """The commit of the code that runs, with "+" when the tree differs from it; None outside a repository."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    if shutil.which("git") is None:
+        return None
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
 

@@ -150,8 +150,8 @@ def test_key_comes_from_the_environment_and_a_full_url_is_accepted(monkeypatch: 
     monkeypatch.setenv("MY_KEY", "sk-1")
     with ScriptedEndpoint(lambda body: say("ok")) as server:
         endpoint = Endpoint(server.url + "/chat/completions", "scripted", api_key_env="MY_KEY")
-        asyncio.run(endpoint.chat(HELLO, max_tokens=5))
-        assert server.api_keys == ["Bearer sk-1"] and server.requests[0]["max_tokens"] == 5
+        asyncio.run(endpoint.chat(HELLO, max_tokens=5, top_k=20))
+        assert server.api_keys == ["Bearer sk-1"] and server.requests[0]["top_k"] == 20
         assert "sk-1" not in repr(endpoint)
 
 

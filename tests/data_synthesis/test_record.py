@@ -19,7 +19,7 @@ from data_synthesis import generate_web
 from data_synthesis.record import main
 from tests.scripted_endpoint import Raw, ScriptedEndpoint, call_tool, say, status
 
-NUM_QUESTIONS = 40
+NUM_QUESTIONS = 24
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,11 @@ def test_every_rollout_is_one_row_or_a_named_reason(uninterrupted: Path) -> None
     assert len(trajectories) == NUM_QUESTIONS - 2 and {row.termination for row in trajectories} == {"answer"}
     reasons = [row["reason"] for row in rejected]
     assert reasons.count("endpoint_error: content_filter") == 2
-    assert [row["line"] for row in rejected if "line" in row] == [41, 42, 43]
+    assert [row["line"] for row in rejected if "line" in row] == [
+        NUM_QUESTIONS + 1,
+        NUM_QUESTIONS + 2,
+        NUM_QUESTIONS + 3,
+    ]
     assert (
         "no 'question' text" in reasons[0]
         and "line 4 already" in reasons[1]
@@ -226,6 +230,7 @@ def test_wrong_input_is_one_line_and_nothing_is_started(
     assert "teacher is 'gpt'" in complaint("--teacher", "gpt")
     assert "window_tokens is 900" in complaint("--window_tokens", "900")
     assert "prompt template 'mine' not found" in complaint("--prompt_template", "mine")
+    assert "holds the request and the summary" in complaint("--teacher_window_tokens", "4096")
     assert "rollouts is 0" in complaint("--rollouts", "0")
     assert "nowhere.jsonl" in complaint(questions=tmp_path / "nowhere.jsonl")
     assert "it is empty" in complaint("--web", web, questions=empty)
