@@ -1,6 +1,6 @@
 """From a training run to a folder that stands alone, with proof that it holds what was trained.
 
-    condensery export runs/demo/sft --output_dir runs/demo/export
+    condensery export --checkpoint runs/demo/sft --output_dir runs/demo/export
 
 The folder has merged weights, tokenizer, chat template, generation config, and `condensery.json`: base,
 data, prompt template with its text, budgets, proof. It is written under another name and renamed once the
@@ -21,7 +21,7 @@ PROG = "condensery export"
 class ExportConfig:
     """What to export, and what to say about it."""
 
-    checkpoint: Path = field(metadata={"positional": True, "help": "a finished run of `condensery sft`"})
+    checkpoint: Path = field(metadata={"help": "a finished run of `condensery sft`"})
     output_dir: Path = field(metadata={"help": "the new folder"})
     base: str | None = field(default=None, metadata={"help": "the base model; default: the run's"})
     prompt_template: str | None = field(
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         prog=PROG,
         description="Write a trained summarizer as a folder that stands alone, and prove that it is the "
         "trained one.",
-        example=f"{PROG} runs/demo/sft --output_dir runs/demo/export",
+        example=f"{PROG} --checkpoint runs/demo/sft --output_dir runs/demo/export",
     )
     try:
         export(config)
@@ -90,7 +90,8 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     from condensery.prompt import load_template
 
     settings = run["config"]
-    name, text = load_template(config.prompt_template or template_of(Path(settings["train_file"])))
+    train_file = Path(settings["train_file"])
+    name, text = load_template(config.prompt_template) if config.prompt_template else template_of(train_file)
     return {
         "base": config.base or settings["model_name_or_path"],
         "prompt_template": {"name": name, "text": text},
@@ -104,13 +105,16 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def template_of(train_file: Path) -> str:
-    """The prompt template of the pairs; preflight made sure that it is one."""
+def template_of(train_file: Path) -> tuple[str, str]:
+    """Name and text of the pairs' prompt template; preflight made sure that there is one."""
     from condensery.files.jsonl import read_jsonl
+    from condensery.prompt import load_template
 
     if not train_file.is_file():
         raise ValueError(f"{train_file} is gone; name its --prompt_template")
-    return str(read_jsonl(train_file)[0]["prompt_template"])
+    name = str(read_jsonl(train_file)[0]["prompt_template"])
+    beside = train_file.parent / "prompt_template.jinja"
+    return (name, beside.read_text(encoding="utf-8")) if beside.is_file() else load_template(name)
 
 
 def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) -> Any:
@@ -118,7 +122,7 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     import torch
     from transformers import AutoConfig
 
-    from distill.proof import changed_tensors, compare, fixed_logprobs, fixed_pairs
+    from distill.proof import changed_tensors, compare, fixed_logprobs, fixed_pairs, num_trained_tensors
     from modeling.generation import stop_ids
     from modeling.loading import base_of, load_model, load_tokenizer, resolve_model
 
@@ -132,6 +136,7 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
 
     model: Any = load_model(str(config.checkpoint), "float32", device_map=device_map())
     trained = fixed_logprobs(model, pairs)
+    num_expected = num_trained_tensors(model)
     if is_adapter:
         model = model.merge_and_unload(safe_merge=True)
     model.generation_config.eos_token_id = stop_ids(model, tokenizer)
@@ -146,9 +151,8 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     base_model = load_model(base_place, "float32", device_map=device_map())
     base = fixed_logprobs(base_model, pairs)
     changed = changed_tensors(exported_model, base_model, dtype)
-    num_tensors = sum(1 for _ in exported_model.parameters())
     rounded = dtype != torch.float32 and (is_adapter or dtype != trained_dtype)
-    proof = compare(trained, exported, base, (len(changed), num_tensors), rounded)
+    proof = compare(trained, exported, base, (len(changed), num_expected), rounded)
     print(f"proof: {proof}", file=sys.stderr)
     proof.check()
     return proof

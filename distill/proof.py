@@ -9,6 +9,8 @@ change.
 from dataclasses import asdict, dataclass
 
 import torch
+from peft.tuners.lora.layer import LoraLayer
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling.chat_template import RenderedPair, render_pair
@@ -29,7 +31,7 @@ class Proof:
     mean_change: float
     num_tokens: int
     num_changed_tensors: int
-    num_tensors: int
+    num_expected_tensors: int
     rounded: bool
 
     def __str__(self) -> str:
@@ -38,13 +40,15 @@ class Proof:
             f"against "
             f"base: max {self.max_change:.2f}, mean {self.mean_change:.3f} nats over {self.num_tokens} "
             f"tokens; "
-            f"{self.num_changed_tensors} of {self.num_tensors} tensors changed"
+            f"{self.num_changed_tensors} of {self.num_expected_tensors} trained tensors changed"
         )
 
     def check(self) -> None:
         """Raises ValueError if the export is not the trained model, or is the base."""
         if self.num_changed_tensors == 0 or self.max_change <= MAX_DRIFT:
             raise ValueError(f"the export equals its base: the training is gone, or did nothing ({self})")
+        if not self.num_expected_tensors / 2 <= self.num_changed_tensors <= self.num_expected_tensors:
+            raise ValueError(f"part of the training is gone, or more than it changed ({self})")
         limit = max(MAX_DRIFT, MAX_DRIFT_SHARE * self.mean_change) if self.rounded else MAX_DRIFT
         drift = self.mean_drift if self.rounded else self.max_drift
         if not drift <= limit:
@@ -66,7 +70,7 @@ def fixed_logprobs(model: PreTrainedModel, pairs: list[RenderedPair]) -> torch.T
 def compare(
     trained: torch.Tensor, exported: torch.Tensor, base: torch.Tensor, tensors: tuple[int, int], rounded: bool
 ) -> Proof:
-    """The proof from log-probabilities, all (T,), and (changed tensors, all tensors)."""
+    """The proof from log-probabilities, all (T,), and (changed, trained) tensors."""
     drift, change = (trained - exported).abs(), (exported - base).abs()
     return Proof(
         max_drift=drift.max().item(),
@@ -75,9 +79,15 @@ def compare(
         mean_change=change.mean().item(),
         num_tokens=len(drift),
         num_changed_tensors=tensors[0],
-        num_tensors=tensors[1],
+        num_expected_tensors=tensors[1],
         rounded=rounded,
     )
+
+
+def num_trained_tensors(model: nn.Module) -> int:
+    """How many tensors of the merged model training could change: all, or those that carry an adapter."""
+    adapted = sum(isinstance(module, LoraLayer) for module in model.modules())
+    return adapted or sum(1 for _ in model.parameters())
 
 
 def changed_tensors(exported: PreTrainedModel, base: PreTrainedModel, dtype: torch.dtype) -> list[str]:

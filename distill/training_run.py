@@ -89,7 +89,7 @@ def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dic
     run["enable_thinking"] = config_object.enable_thinking
     write_json(output_dir / "run.json", run)
     print(
-        f"saved {output_dir}; next: condensery export {output_dir} --output_dir ...",
+        f"saved {output_dir}; next: condensery export --checkpoint {output_dir} --output_dir ...",
         file=sys.stderr,
     )
 

@@ -33,9 +33,12 @@ def lora_run(
 def test_merged_export_equals_the_adapter_and_stands_alone(lora_run: Path, tmp_path: Path) -> None:
     """The expert deltas too: all 3 targets of both layers and both projections changed."""
     folder = tmp_path / "export"
-    assert export.main([str(lora_run), "--output_dir", str(folder)]) == 0
+    assert export.main(["--checkpoint", str(lora_run), "--output_dir", str(folder)]) == 0
     card = json.loads((folder / "condensery.json").read_text())
-    assert card["proof"]["num_changed_tensors"] == 2 * 2 + 2 * 2 and card["proof"]["max_drift"] < 1e-4
+    assert (
+        card["proof"]["num_changed_tensors"] == card["proof"]["num_expected_tensors"] == 8
+        and card["proof"]["max_drift"] < 1e-4
+    )
     assert (
         card["prompt_template"]["name"] == "compact_v1" and "{{ history }}" in card["prompt_template"]["text"]
     )
@@ -63,7 +66,7 @@ def test_export_that_equals_its_base_is_an_error_and_leaves_nothing(
     weights = {name: tensor * 0 for name, tensor in load_file(run / "adapter_model.safetensors").items()}
     save_file(weights, run / "adapter_model.safetensors", metadata={"format": "pt"})
     with pytest.raises(SystemExit) as stopped:
-        export.main([str(run), "--output_dir", str(tmp_path / "export")])
+        export.main(["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")])
     assert stopped.value.code == 2 and "the export equals its base" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
 
@@ -72,8 +75,8 @@ def test_export_refuses_what_is_no_finished_run(
     lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, complaint in (
-        ([str(tmp_path), "--output_dir", str(tmp_path / "export")], "has no run.json"),
-        ([str(lora_run), "--output_dir", str(tmp_path)], "exists; choose another"),
+        (["--checkpoint", str(tmp_path), "--output_dir", str(tmp_path / "export")], "has no run.json"),
+        (["--checkpoint", str(lora_run), "--output_dir", str(tmp_path)], "exists; choose another"),
     ):
         with pytest.raises(SystemExit) as stopped:
             export.main(words)

@@ -1,0 +1,118 @@
+"""Serving: the command, and clear ends where vLLM is missing or dies. The real one: tests/vllm."""
+
+import json
+import socket
+import sys
+import textwrap
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from distill import serve
+from distill.serve import ServeConfig, running_server, vllm_command
+
+
+@pytest.fixture
+def export_folder(tmp_path: Path) -> Path:
+    """What serving reads of an export."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "condensery.json").write_text(json.dumps({"enable_thinking": None}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "max_position_embeddings": 8192}))
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    return folder
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def fake_python(tmp_path: Path, body: str) -> str:
+    """A Python that claims to have vLLM and runs `body` in its place, in a real process."""
+    script = tmp_path / "python"
+    head = f"#!{sys.executable}\nimport sys\nif sys.argv[1] == '-c': sys.exit(0)\n"
+    script.write_text(head + textwrap.dedent(body))
+    script.chmod(0o755)
+    return str(script)
+
+
+SERVER = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *args): pass
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Healthy).serve_forever()
+"""
+
+
+def test_command_serves_every_name_an_agent_may_use(export_folder: Path) -> None:
+    command = vllm_command(ServeConfig(export_folder, vllm_args="--enforce-eager --max-num-seqs 4"))
+    names = command[command.index("--served-model-name") + 1 : command.index("--max-model-len")]
+    assert str(export_folder) in names
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    assert command[command.index("--max-model-len") + 1] == "8192"
+    assert command[-3:] == ["--enforce-eager", "--max-num-seqs", "4"]
+    assert "--reasoning-parser" not in command and "--default-chat-template-kwargs" not in command
+
+
+@pytest.mark.parametrize(("enable_thinking", "parser"), [(None, True), (True, True), (False, False)])
+def test_thinking_models_get_a_parser_unless_thinking_is_off(
+    export_folder: Path, enable_thinking: bool | None, parser: bool
+) -> None:
+    (export_folder / "condensery.json").write_text(json.dumps({"enable_thinking": enable_thinking}))
+    config = {"model_type": "qwen3_moe", "max_position_embeddings": 262144}
+    (export_folder / "config.json").write_text(json.dumps(config))
+    (export_folder / "chat_template.jinja").write_text("<think>")
+    command = vllm_command(ServeConfig(export_folder))
+    assert ("--reasoning-parser" in command) is parser
+    assert ("--default-chat-template-kwargs" in command) is (enable_thinking is not None)
+    assert command[command.index("--max-model-len") + 1] == "65536"
+
+
+def test_server_lives_as_long_as_the_block(export_folder: Path, tmp_path: Path, free_port: int) -> None:
+    python = fake_python(tmp_path, SERVER)
+    config = ServeConfig(export_folder, port=free_port, python=python, timeout_seconds=30)
+    with running_server(config) as server:
+        with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=5) as answer:
+            assert answer.status == 200
+        with pytest.raises(ValueError, match="listens on"), running_server(config):
+            pass
+        assert server.poll() is None
+    assert server.poll() is not None
+
+
+def test_death_at_start_shows_the_end_of_the_log(
+    export_folder: Path, tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = fake_python(tmp_path, "print('out of memory'); sys.exit(3)")
+    with pytest.raises(SystemExit) as stopped:
+        serve.main([str(export_folder), "--python", python, "--port", str(free_port)])
+    message = capsys.readouterr().err
+    assert stopped.value.code == 2 and "ended with status 3" in message and "out of memory" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--python", "/no/python"], "/no/python"),
+        (["--python", sys.executable], "has no vLLM"),
+    ],
+)
+def test_missing_vllm_is_one_line(
+    export_folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        serve.main([str(export_folder), *words])
+    message = capsys.readouterr().err
+    assert stopped.value.code == 2 and complaint in message and message.count("\n") == 1
+
+
+def test_folder_that_is_no_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        serve.main([str(tmp_path)])
+    assert "condensery.json" in capsys.readouterr().err
