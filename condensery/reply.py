@@ -19,6 +19,8 @@ Kind = Literal[
     "empty_choices",  # 200 OK with nothing in it
     "bad_response",  # not a chat completion at all
 ]
+# The endpoint works, and will not take this very request.
+REFUSALS = {"context_length", "content_filter", "bad_request"}
 
 
 class EndpointError(Exception):

@@ -1,6 +1,6 @@
 """Recording rollouts so that a kill at any moment loses no finished one, and `--resume` repeats none.
 
-A finished rollout is one row of `trajectories.jsonl`, written at once. A rollout that an endpoint ended is a
+A finished rollout is one row of `trajectories.jsonl`, written at once. A rollout that an endpoint failed is a
 row of `rejected.jsonl`; it is run again on resume, and the new outcome supersedes that row. At the end,
 `compactions.jsonl` is derived from the trajectories. Calls, with clock times, go to `calls.jsonl`.
 """
@@ -90,8 +90,8 @@ async def record(
                 if outcome.error is None:
                     trajectories.append(outcome.trajectory.model_dump())
                 else:
-                    reason = f"{outcome.trajectory.termination}: {outcome.error.kind}"
-                    rejected.append(_rejection(job, reason, outcome.error.detail))
+                    role = "explorer" if outcome.trajectory.termination == "endpoint_error" else "summarizer"
+                    rejected.append(_rejection(job, f"{role}: {outcome.error.kind}", outcome.error.detail))
                 progress.update()
 
         async with asyncio.TaskGroup() as group:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from condensery.message import Message, closed_positions
-from condensery.reply import EndpointError, Reply
+from condensery.reply import REFUSALS, EndpointError, Reply
 from condensery.tokens import RequestCounter
 from condensery.trajectory import Termination, Trajectory
 from condensery.triggers import compaction_due
@@ -25,7 +25,9 @@ CUT_TURN = "Your last turn was cut off before it ended. Be brief: call a tool, o
 
 @dataclass(frozen=True)
 class Outcome:
-    """`error` is set when an endpoint, not the agent, ended the run: it is no data, and may be repeated."""
+    """`error` is set when an endpoint failed the explorer, or the last compaction that was due:
+    such a run says nothing about agent or summarizer, and may be repeated.
+    """
 
     trajectory: Trajectory
     error: EndpointError | None = None
@@ -99,7 +101,7 @@ class _Run:
             trajectory.messages
         )
         self._learn_facts()
-        return Outcome(trajectory, self.error if ended in ("endpoint_error", "summary_failed") else None)
+        return Outcome(trajectory, self.error)
 
     def _learn_facts(self) -> None:
         facts_of, question = self.agent.facts_of, self.question
@@ -135,9 +137,8 @@ class _Run:
         """Ask for a summary of all that expired, once more if it fails. Every answer is recorded as a cut."""
         self._learn_facts()
         for _ in range(2):
-            cut, self.error = await ask_summary(
-                self.agent, self.trajectory, position, num_tokens, self.record
-            )
+            cut, error = await ask_summary(self.agent, self.trajectory, position, num_tokens, self.record)
+            self.error = None if error and error.kind in REFUSALS else error
             self.trajectory.cuts.append(cut)
             if cut.summary is not None:
                 return True

@@ -95,7 +95,7 @@ def test_every_rollout_is_one_row_or_a_named_reason(uninterrupted: Path) -> None
     rejected = read_jsonl(uninterrupted / "rejected.jsonl")
     assert len(trajectories) == NUM_QUESTIONS - 2 and {row.termination for row in trajectories} == {"answer"}
     reasons = [row["reason"] for row in rejected]
-    assert reasons.count("endpoint_error: content_filter") == 2
+    assert reasons.count("explorer: content_filter") == 2
     assert [row["line"] for row in rejected if "line" in row] == [
         NUM_QUESTIONS + 1,
         NUM_QUESTIONS + 2,
@@ -182,6 +182,27 @@ def test_resume_mends_torn_lines_and_repeats_no_finished_rollout(
         for request in server.requests[before:]
     }
     assert len(asked) == 3, "the torn one and the two that the endpoint refused"
+
+
+def test_what_an_outage_spoiled_is_run_again_and_its_rejection_superseded(
+    questions: Path, web: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    down: set[str] = set()
+
+    def script(body: dict) -> dict | Raw:
+        return status(401, "key expired") if body["model"] in down else model(body)
+
+    with ScriptedEndpoint(script, models=["explorer", "teacher"]) as server:
+        words = [*arguments(server, questions, web, tmp_path), "--resume"]
+        for role, reason in ("explorer", "explorer: auth"), ("teacher", "summarizer: auth"):
+            down.add(role)
+            assert main(words) == 1
+            reasons = [row["reason"] for row in read_jsonl(tmp_path / "rejected.jsonl")]
+            assert reasons.count(reason) >= NUM_QUESTIONS - 2
+            assert read_jsonl(tmp_path / "trajectories.jsonl") == []
+            down.clear()
+        assert main(words) == 1
+    assert final_files(tmp_path) == final_files(uninterrupted)
 
 
 def test_scripted_explorer_and_oracle_need_no_endpoint(

@@ -213,6 +213,20 @@ def test_a_summarizer_that_is_down_is_named_as_the_reason() -> None:
     assert outcome.error is not None and outcome.error.kind == "connection"
 
 
+def test_a_summarizer_that_comes_back_leaves_a_good_run() -> None:
+    replies = [EndpointError("server", "503")] * 2 + [None] * 9
+
+    async def flaky(compaction: Compaction) -> Reply:
+        error = replies.pop(0)
+        if error:
+            raise error
+        return read_completion(say(GOOD))
+
+    outcome = run(Searcher(8), flaky, Limits(every_rounds=3))
+    assert [cut.failure for cut in outcome.trajectory.cuts] == ["endpoint_error", "endpoint_error", None]
+    assert outcome.error is None and outcome.trajectory.termination == "answer"
+
+
 def test_an_explorer_that_is_down_never_becomes_text() -> None:
     async def down(question: Question, messages: list[Message]) -> Reply:
         raise EndpointError("server", "500 boom")
@@ -267,7 +281,9 @@ def test_a_request_too_long_for_the_summarizer_goes_out_as_marked_excerpts() -> 
 
 def test_a_request_that_cannot_fit_is_a_failure_without_a_call() -> None:
     limits = Limits(every_rounds=4, max_prompt_tokens=100)
-    trajectory = run(Searcher(5), summarizer(GOOD), limits).trajectory
+    outcome = run(Searcher(5), summarizer(GOOD), limits)
+    trajectory = outcome.trajectory
+    assert outcome.error is None, "no outage: repeating it would not help"
     assert {cut.failure for cut in trajectory.cuts} == {
         "endpoint_error"
     } and trajectory.termination == "answer"
