@@ -8,7 +8,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from condensery.compaction import Compaction
-from condensery.endpoint import Endpoint
 from condensery.files.jsonl import JsonlAppender, read_jsonl, repair_tail
 from condensery.reply import EndpointError
 from condensery.trajectory import Cut, Trajectory
@@ -29,7 +28,6 @@ REASONS: dict[type[Exception], Reason] = {
 async def cut_all(
     trajectories: list[Trajectory],
     cutting: Cutting,
-    endpoint: Endpoint | None,
     config: ImportConfig,
     directory: Path,
 ) -> list[Rejected]:
@@ -41,7 +39,7 @@ async def cut_all(
     failed: list[Rejected] = []
     slots = asyncio.Semaphore(config.concurrency)
     with JsonlAppender(path) as out, JsonlAppender(directory / "calls.jsonl") as calls:
-        summarize = _summarizer(config, cutting, endpoint, calls.append)
+        summarize = _summarizer(config, cutting, calls.append)
 
         async def work(run: Trajectory) -> None:
             async with slots:
@@ -58,9 +56,8 @@ async def cut_all(
     return failed
 
 
-def _summarizer(
-    config: ImportConfig, cutting: Cutting, endpoint: Endpoint | None, log: Callable[[dict], None]
-) -> Summarize:
+def _summarizer(config: ImportConfig, cutting: Cutting, log: Callable[[dict], None]) -> Summarize:
+    endpoint = config.endpoint()
     if endpoint is None:
         return partial(
             summarize_extractively, max_tokens=cutting.max_summary_tokens, tokenizer=cutting.tokenizer

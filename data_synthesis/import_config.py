@@ -27,6 +27,12 @@ class ImportConfig:
         default=AUTHOR, metadata={"help": f"{AUTHOR} (sentences copied, no model), or an endpoint's URL"}
     )
     teacher_model: str | None = field(default=None, metadata={"help": "the model behind the endpoint"})
+    teacher_api_key_env: str = field(
+        default="OPENAI_API_KEY", metadata={"help": "environment variable with the teacher's key"}
+    )
+    teacher_timeout_seconds: float = field(
+        default=600.0, metadata={"help": "for one answer, retries included"}
+    )
     teacher_max_tokens: int = field(default=4096, metadata={"help": "of its answers, reasoning included"})
     prompt_template: str = field(default="compact_v1", metadata={"help": "a name, or the path of a file"})
     tokenizer: str | None = field(
@@ -56,12 +62,14 @@ class ImportConfig:
         return Cutting(self.window_tokens, row, summary, self.prompt_template, tokenizer)
 
     def endpoint(self) -> Endpoint | None:
-        """The teacher's; None for the extractive baseline."""
+        """The teacher's, or None. A new one each time: a client belongs to one event loop."""
         if self.teacher == AUTHOR:
             return None
         return Endpoint(
             self.teacher,
             self.teacher_model or "",
+            api_key_env=self.teacher_api_key_env,
+            timeout_seconds=self.teacher_timeout_seconds,
             max_concurrency=self.concurrency,
             sampling={"max_tokens": self.teacher_max_tokens},
         )

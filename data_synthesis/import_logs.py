@@ -43,15 +43,14 @@ def main(argv: list[str] | None = None) -> int:
         if config.dry_run:
             _report(Counter(), trajectories, [row for log in logs for row in log.rejected], logs)
             return 0
-        endpoint = config.endpoint()
-        if endpoint is not None:
+        if endpoint := config.endpoint():
             asyncio.run(endpoint.check())
         directory = open_run_directory(config.output_dir, config.resume)
         check_same_run(directory, resolved_config(config), files)
     except (OSError, ValueError, EndpointError) as error:
         fail(PROG, " ".join(str(error).split()))
     describe_run(directory, resolved_config(config), files)
-    failed = asyncio.run(cut_all(trajectories, cutting, endpoint, config, directory))
+    failed = asyncio.run(cut_all(trajectories, cutting, config, directory))
     return _finish(directory, config, files, logs, trajectories, failed)
 
 
