@@ -24,7 +24,7 @@ from condensery.trajectory import Trajectory
 from data_synthesis.cutter import cut_all, reject
 from data_synthesis.excerpt import MARK
 from data_synthesis.import_config import ImportConfig
-from data_synthesis.importers.log_file import Log, Rejected, read_log
+from data_synthesis.importers.log_file import Log, Rejected, read_log, scan_log
 from data_synthesis.resuming import check_same_run
 
 PROG = "condensery import"
@@ -35,8 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     example = f"{PROG} runs.jsonl --output_dir runs/logs --window_tokens 4096 --max_row_tokens 2048"
     config = parse_args(ImportConfig, argv=argv, prog=PROG, description=__doc__, example=example)
     try:
-        files = log_files(config.paths)
-        logs = [read_log(path) for path in files]
+        logs_by_file = read_logs(config.paths)
+        files, logs = list(logs_by_file), list(logs_by_file.values())
         load_template(config.prompt_template)
         cutting = config.cutting(_load_tokenizer(config.tokenizer))
         trajectories = number_duplicates([run for log in logs for run in log.trajectories])[: config.limit]
@@ -50,21 +50,31 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, ValueError, EndpointError) as error:
         fail(PROG, " ".join(str(error).split()))
     describe_run(directory, resolved_config(config), files)
-    failed = asyncio.run(cut_all(trajectories, cutting, config, directory))
+    try:
+        failed = asyncio.run(cut_all(trajectories, cutting, config, directory))
+    except KeyboardInterrupt:
+        print(f"{PROG}: interrupted; finished runs are kept, go on with --resume", file=sys.stderr)
+        return 130
     return _finish(directory, config, files, logs, trajectories, failed)
 
 
-def log_files(paths: list[Path]) -> list[Path]:
-    """Files as given, folders as the logs below them. Raises ValueError for what is neither."""
-    files: list[Path] = []
+def read_logs(paths: list[Path]) -> dict[Path, Log]:
+    """Logs by file. Raises ValueError for a path without a run, be it a file or a folder.
+
+    Beside the runs of a folder may lie other files; their rows are rejected by name.
+    """
+    logs: dict[Path, Log] = {}
     for path in paths:
         if not path.exists():
             raise ValueError(f"no file or folder {path}")
-        found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES) if path.is_dir() else [path]
-        if not found:
-            raise ValueError(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
-        files += found
-    return files
+        if not path.is_dir():
+            logs[path] = read_log(path)
+            continue
+        found = {file: scan_log(file) for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES}
+        if not any(log.trajectories for log in found.values()):
+            raise ValueError(f"{path}: no agent run in the {len(found)} {', '.join(SUFFIXES)} files below it")
+        logs |= found
+    return logs
 
 
 def number_duplicates(trajectories: list[Trajectory]) -> list[Trajectory]:

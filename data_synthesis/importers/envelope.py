@@ -26,13 +26,16 @@ class BadRow:
 
 
 def read_rows(path: Path) -> Iterator[Row | BadRow]:
-    """All rows of a log file. Raises ValueError, naming the file, when it is empty."""
+    """All rows of a log file; a file with a turn on each line is one row."""
     data = path.read_bytes().removeprefix(BOM)
     if not data.strip():
-        raise ValueError(f"{path}: the file is empty")
+        yield BadRow(0, "the file is empty")
+        return
     whole = _parse(data)
     if isinstance(whole, str) and b"\n" in data.strip():
-        yield from _read_lines(data)
+        rows = list(_read_lines(data))
+        values = [row.value for row in rows if isinstance(row, Row)]
+        yield from [Row(1, values)] if len(values) == len(rows) and _is_conversation(values) else rows
     elif isinstance(whole, str):
         yield BadRow(1, whole)
     else:

@@ -1,5 +1,7 @@
 """One log file, of whatever family: trajectories, and a typed reason for every row that is none."""
 
+import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,6 +13,7 @@ from data_synthesis.importers.swe_agent import is_history, read_swe_agent
 from data_synthesis.importers.tau_bench import read_tau_bench
 from data_synthesis.importers.turns import Notes
 
+SURROGATE = re.compile("[\ud800-\udfff]")
 Reason = Literal[
     "unreadable",  # not JSON, not UTF-8, torn
     "unknown_shape",  # JSON, but no run of a known agent
@@ -47,6 +50,14 @@ class Log:
 
 def read_log(path: Path) -> Log:
     """All rows of a file. Raises ValueError, in one line, when none of them is a run of an agent."""
+    log = scan_log(path)
+    if not log.trajectories:
+        raise ValueError(_nothing_usable(path, log.rejected))
+    return log
+
+
+def scan_log(path: Path) -> Log:
+    """All rows of a file, be there a run among them or not."""
     log = Log()
     for row in read_rows(path):
         outcome = _read(row, path, log.notes)
@@ -54,8 +65,6 @@ def read_log(path: Path) -> Log:
             log.trajectories.append(outcome)
         else:
             log.rejected.append(outcome)
-    if not log.trajectories:
-        raise ValueError(_nothing_usable(path, log.rejected))
     return log
 
 
@@ -67,13 +76,23 @@ def _read(row: Row | BadRow, path: Path, notes: Notes) -> Trajectory | Rejected:
         return Rejected(str(path), row.line, "unknown_shape", f"a JSON {type(value).__name__}, not an object")
     own = Notes()
     try:
-        trajectory = _translate(value, own)
+        trajectory = _translate(_whole_characters(value, own), own)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return Rejected(str(path), row.line, "bad_turn", " ".join(str(error).split()))
     if trajectory is None:
         return _not_a_run(value, path, row.line)
     notes.update(own)
     return trajectory.model_copy(update={"source": f"{path}:{row.line}"})
+
+
+def _whole_characters(row: dict, notes: Notes) -> dict:
+    """Halves of characters (a log that was cut inside an emoji) become U+FFFD: no tokenizer takes them."""
+    text = json.dumps(row, ensure_ascii=False)
+    num_broken = len(SURROGATE.findall(text))
+    if not num_broken:
+        return row
+    notes["broken_character"] += num_broken
+    return json.loads(SURROGATE.sub("\ufffd", text))
 
 
 def _translate(row: dict, notes: Notes) -> Trajectory | None:
@@ -100,6 +119,8 @@ def _nothing_usable(path: Path, rejected: list[Rejected]) -> str:
             f"record runs with `condensery record --questions {path}`"
         )
     first = rejected[0]
+    if first.line == 0:
+        return f"{path}: {first.detail}"
     return (
         f"{path}: no agent run in {len(rejected)} rows; line {first.line}: {first.detail}. Known are chat "
         "messages with tool calls, <think>/<tool_call> text, SWE-agent .traj, SWE-smith and tau-bench"

@@ -61,6 +61,22 @@ def test_rejected_rows_are_named_and_decide_the_exit_status(tmp_path: Path, log:
     ]
 
 
+def test_what_lies_beside_the_logs_of_a_folder_is_rejected_by_name(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    log.rename(tmp_path / "logs/a.jsonl")
+    (tmp_path / "logs/questions.jsonl").write_text('{"question": "Who?"}\n{"question": "What?"}\n')
+    (tmp_path / "logs/empty.json").touch()
+    (tmp_path / "logs/notes.txt").write_text("not a log")
+    assert main([str(tmp_path / "logs"), "--output_dir", str(tmp_path / "out"), *WINDOW]) == 1
+    rejected = read_jsonl(tmp_path / "out/rejected.jsonl")
+    assert [(Path(row["file"]).name, row["line"], row["reason"]) for row in rejected] == [
+        ("empty.json", 0, "unreadable"),
+        ("questions.jsonl", 1, "question"),
+        ("questions.jsonl", 2, "question"),
+    ]
+    assert len(read_jsonl(tmp_path / "out/trajectories.jsonl")) == 6
+
+
 def test_a_resumed_import_equals_an_uninterrupted_one(tmp_path: Path, log: Path) -> None:
     arguments = [str(log), *WINDOW, "--output_dir"]
     assert main([*arguments, str(tmp_path / "whole")]) == 0
@@ -131,7 +147,7 @@ def closed_port() -> int:
             "a file of 1 questions, not of agent runs; record runs with `condensery record",
         ),
         (["empty.jsonl"], "empty.jsonl: the file is empty"),
-        (["folder"], "no .json, .jsonl, .traj file in this folder"),
+        (["folder"], "folder: no agent run in the 0 .json, .jsonl, .traj files below it"),
         (["log.jsonl", "--prompt_template", "nope"], "prompt template 'nope' not found"),
         (
             ["log.jsonl", "--max_row_tokens", "60", "--max_summary_tokens", "50"],

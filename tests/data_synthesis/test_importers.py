@@ -286,7 +286,17 @@ def test_the_envelope_is_read_whatever_the_extension_says(tmp_path: Path) -> Non
         log = read_log(tmp_path / name)
         assert not log.rejected and {len(run.messages) for run in log.trajectories} == {3}
         counts[name] = len(log.trajectories)
+    (tmp_path / "turn_a_line.jsonl").write_text("".join(json.dumps(turn) + "\n" for turn in row["messages"]))
+    assert len(only(read_log(tmp_path / "turn_a_line.jsonl")).messages) == 3
     assert counts == {"lines.json": 2, "one.jsonl": 1, "list.jsonl": 2, "turns.json": 1, "bom_crlf.jsonl": 2}
+
+
+def test_half_a_character_is_replaced_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(
+        '{"messages": [{"role": "user", "content": "a\\ud83d b \\ud83d\\ude00"}, {"role": "assistant"}]}'
+    )
+    log = read_log(tmp_path / "log.jsonl")
+    assert only(log).messages[0].content == "a\ufffd b \U0001f600" and log.notes == {"broken_character": 1}
 
 
 def test_bad_lines_are_named_and_good_ones_kept(tmp_path: Path) -> None:
