@@ -140,8 +140,11 @@ def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: di
     from trl import SFTTrainer, get_peft_config
 
     from modeling.adapters import CheckTargetsLearn, check_targets_trainable
+    from modeling.lm_head import score_supervised_positions_only
     from modeling.loading import load_model
     from modeling.progress import ProgressLines
+
+    score_supervised_positions_only()
 
     model = load_model(
         model_config.model_name_or_path,
