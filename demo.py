@@ -33,23 +33,24 @@ class Size:
     num_chinese: int
 
 
-FULL, QUICK = Size(300, 62, 36, 14), Size(48, 10, 8, 4)
+FULL, QUICK = Size(280, 62, 36, 16), Size(48, 10, 8, 4)
 
 
 def web_stages(run: Path, size: Size) -> dict[str, list[str]]:
     """Agent runs over offline webs. The held-out webs share no entity and no page with the training web."""
     webs = {
-        "train": (size.num_train, ["--seed", "1"]),
-        "seen": (size.num_held_out, ["--seed", "2", "--part", "held_out"]),
-        "unseen": (size.num_held_out, ["--seed", "3", "--part", "held_out", "--phrasing", "unseen"]),
-        "zh": (size.num_chinese, ["--seed", "4", "--part", "held_out", "--language", "zh"]),
+        "train": (size.num_train, 510, ["--seed", "1"]),
+        "seen": (size.num_held_out, 510, ["--seed", "2", "--part", "held_out"]),
+        "unseen": (size.num_held_out, 510, ["--seed", "3", "--part", "held_out", "--phrasing", "unseen"]),
+        # Chinese takes SmolLM2 two tokens a character.
+        "zh": (size.num_chinese, 800, ["--seed", "4", "--part", "held_out", "--language", "zh"]),
     }
     stages = {}
-    for name, (num_questions, options) in webs.items():
+    for name, (num_questions, window_tokens, options) in webs.items():
         stages[f"web_{name}"] = ["web", "--num_questions", str(num_questions), *options]
         stages[f"record_{name}"] = [
             *("record", "--questions", f"{run}/web_{name}", "--tokenizer", BASE),
-            *("--prompt_template", TEMPLATE, "--window_tokens", "510", "--reserve_tokens", "0"),
+            *("--prompt_template", TEMPLATE, "--window_tokens", str(window_tokens), "--reserve_tokens", "0"),
         ]  # fmt: skip
         stages[f"pairs_{name}"] = [
             *("pairs", f"{run}/record_{name}", "--prompt_template", TEMPLATE, "--tokenizer", BASE),

@@ -27,7 +27,7 @@ SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St|No|vs)\.)(?<!\bMrs\.)\s+(?=[^a-z])|(?<=[。！？])|\n"
 )
 NUMBER = re.compile(r"(?<![\w.-])\d{4}-\d{2}-\d{2}(?![\w-])|(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
-CJK_NUMBER = re.compile(r"(?<![\d.])\d+(?:\.\d+)?")
+CJK_NUMBER = re.compile(r"(?<![\da-z.])\d+(?:\.\d+)?")
 QUOTE = re.compile(r"[\"“「『]([^\"”」』\n]{3,})[\"”」』]")
 # Paths, URLs, snake_case, CamelCase, codes with digits: what must be copied to the letter to be of use.
 IDENTIFIER = re.compile(

@@ -32,9 +32,9 @@ async def scripted_explorer(question: Question, messages: list[Message]) -> Repl
     for fact in question.facts or []:
         if fact.stands_in(visible):
             continue
-        query = f"{fact.subject} {fact.attribute}"
+        query = query_for(fact)
         page = f"{fact.source}"
-        if query not in calls:
+        if query not in calls and query not in visible:
             known = contains(question.question, fact.subject) or contains(visible, fact.subject)
             thought = rng.choice(forms["thoughts" if known else "identify"])
             return _turn(
@@ -69,7 +69,7 @@ class OracleTeacher:
 
 
 def oracle_summary(question: Question, compaction: Compaction) -> str:
-    """Slots: the user's constraints, established facts with sources, conflicts, what is open. Empty ones
+    """Slots: constraints, established facts with sources, conflicts, what is open, what failed. Empty ones
     are left out.
     """
     forms = load_vocabulary(question.language)["summary"]
@@ -88,7 +88,20 @@ def oracle_summary(question: Question, compaction: Compaction) -> str:
     ]
     items = [forms["open_item"].format(s=fact.subject, a=fact.attribute) for fact in known[:MAX_OPEN]]
     lines += [forms["open"].format(list=", ".join(items))] if items else []
+    tried = [query_for(fact) for fact in known[:MAX_OPEN] if query_for(fact) in searches_in(compaction)]
+    lines += [forms["tried"].format(query=query) for query in tried]
     return "\n".join(lines) or forms["nothing"]
+
+
+def query_for(fact: Fact) -> str:
+    """What the explorer types to find a fact. Named in a summary as tried, it is not typed again."""
+    return f"{fact.subject} {fact.attribute}"
+
+
+def searches_in(compaction: Compaction) -> str:
+    """All that was searched so far: the calls in the history, and what the last summary says was tried."""
+    calls = [call.function.arguments for message in compaction.expired for call in message.tool_calls]
+    return "\n".join([*calls, compaction.last_summary or ""])
 
 
 def _fact_line(fact: Fact, forms: dict[str, str], history: str) -> str:
