@@ -82,7 +82,8 @@ def extract(compaction: Compaction, max_tokens: int, tokenizer: Tokenizer | None
 
 
 def _score(unit: Unit, weights: dict[str, float], seen: set[str]) -> float:
-    gain = sum(weights[term] * (REPEATED_SHARE if term in seen else 1.0) for term in unit.terms)
+    # The order of a set differs between processes; fsum rounds once, so that ties fall the same way in all.
+    gain = math.fsum(weights[term] * (REPEATED_SHARE if term in seen else 1.0) for term in unit.terms)
     return unit.boost * gain / math.sqrt(len(unit.terms) + 4)
 
 

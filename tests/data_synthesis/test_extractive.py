@@ -1,5 +1,10 @@
 """The extractive baseline copies what bears on the task, with its source, and says the same every time."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from condensery.compaction import Compaction
@@ -65,3 +70,25 @@ def test_the_budget_holds(max_tokens: int) -> None:
 
 def test_a_history_without_a_sentence_gives_nothing() -> None:
     assert extract(compaction_of("How long?", "ok"), 50, None) == ""
+
+
+def test_every_process_takes_the_same_sentences() -> None:
+    """Sets of words iterate in another order in every process, and sums of floats depend on the order."""
+    code = (
+        "from tests.data_synthesis.test_extractive import compaction_of, extract\n"
+        "units = [[f'w{k}x{n // k}' for k in range(1, 12)] for n in range(120)]\n"  # all with equal scores
+        "lines = [' '.join(words) for words in units]\n"
+        "print(extract(compaction_of('Which bridge is w1 and w2?', *lines), 900, None))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(outputs) == 1 and outputs.pop().strip()
