@@ -7,7 +7,7 @@ from condensery.trajectory import content_id
 
 
 class Question(BaseModel):
-    """A question with the user's constraints. `facts` are the hops to its answer, in order, where they are known."""
+    """A question with the user's constraints. `facts` are the hops to its answer, in order, where known."""
 
     model_config = ConfigDict(extra="forbid")
     id: str

@@ -166,7 +166,7 @@ class QuestionGenerator:
             facts += found
             constraints += [constraint] if constraint else []
             excluded += [site] if site else []
-        if any(self.site_of[fact.source] in excluded for fact in facts):
+        if any(self.site_of[fact.source or ""] in excluded for fact in facts):
             return None
         last = [fact for fact in facts if fact.attribute == hops[-1][1]]
         return Question(

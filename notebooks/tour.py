@@ -25,7 +25,7 @@ folder = Path(tempfile.mkdtemp(prefix="condensery-tour-"))
 
 # %% [markdown]
 # ## 1. A small web whose truth is known
-# Pages state facts, and some mislead: outdated figures, twins with near-equal numbers, contradictions, negations.
+# Pages state facts, and some mislead: outdated figures, near-equal numbers, contradictions, negations.
 
 # %%
 from data_synthesis.generate_web import WebConfig, generate_web
@@ -37,7 +37,8 @@ print(questions[0].question, questions[0].constraints, "->", questions[0].answer
 
 # %% [markdown]
 # ## 2. An agent researches it
-# When its window fills, a teacher writes a summary, and the agent goes on from (question, summary): the ReSum loop.
+# When its window fills, a teacher writes a summary, and the agent goes on from (question, summary), as in
+# ReSum.
 
 # %%
 from data_synthesis.agent import Agent, Limits
@@ -85,7 +86,8 @@ from evaluation.scoring import history_text
 text = run.cuts[0].summary
 print("kept:", recall(text, compaction.facts))
 subjects = [fact.subject for fact in compaction.facts]
-print("unsupported:", unsupported(text + "\n- Harrow Bridge: length 7,777 m", history_text(compaction), subjects))
+invented = text + "\n- Harrow Bridge: length 7,777 m"
+print("unsupported:", unsupported(invented, history_text(compaction), subjects))
 
 # %% [markdown]
 # ## 6. Pairs
@@ -124,7 +126,7 @@ from distill.sft import main as sft
 
 config = Path("configs/sft/smollm2_cpu.yaml")
 config = config if config.exists() else Path("..") / config
-sft(["--config", str(config), "--train_file", str(folder / "train.jsonl"), "--output_dir", str(folder / "sft"),
+sft(["--config", str(config), "--train_file", f"{folder}/train.jsonl", "--output_dir", f"{folder}/sft",
      "--max_steps", str(MAX_STEPS), "--global_batch_size", "2", "--per_device_train_batch_size", "2",
      "--max_length", "1536"])  # fmt: skip
 
@@ -133,6 +135,8 @@ sft(["--config", str(config), "--train_file", str(folder / "train.jsonl"), "--ou
 # On a web that shares no entity with the training one.
 
 # %%
+from dataclasses import replace
+
 from condensery.summary import Summary
 from evaluation.aggregate import aggregate
 from evaluation.scoring import score_summary
@@ -141,10 +145,9 @@ from modeling.loading import load_model
 
 held_pages, held_questions = generate_web(WebConfig("-", num_questions=4, num_entities=120, part="held_out"))
 held_web = Web(held_pages, "en")
-held_agent = Agent(
-    scripted_explorer, WebTools(held_web), OracleTeacher(held_questions), author="oracle",
-    prompt_template="compact_v1", limits=Limits(window_tokens=800, reserve_tokens=0), facts_of=held_web.facts_of,
-)  # fmt: skip
+held_agent = replace(
+    agent, tools=WebTools(held_web), summarizer=OracleTeacher(held_questions), facts_of=held_web.facts_of
+)
 held_runs = [(await rollout(held_agent, q)).trajectory for q in held_questions]
 held_out = [c for r in held_runs for c in compactions_of(r)][: 2 if SMOKE else 8]
 figures = {}
