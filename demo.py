@@ -23,9 +23,7 @@ REPORTS = ("report.json", "report.md", "recall.png", "loss.png")
 
 @dataclass(frozen=True)
 class Size:
-    """Questions of the training web, optimizer steps, and held-out questions: seen and unseen phrasings,
-    Chinese.
-    """
+    """Questions of the training web, optimizer steps, held-out questions a phrasing, and in Chinese."""
 
     num_train: int
     max_steps: int

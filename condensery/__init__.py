@@ -1,5 +1,3 @@
-"""The domain of condensery: messages, trajectories, compactions, summaries, and what may be said about
-them.
-"""
+"""The domain of condensery: messages, trajectories, compactions, summaries, and what can be said of them."""
 
 __version__ = "0.1.0"

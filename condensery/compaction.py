@@ -58,9 +58,7 @@ def compaction_of(trajectory: Trajectory, position: int) -> Compaction:
 
 
 def compactions_of(trajectory: Trajectory) -> list[Compaction]:
-    """All compactions of a run, in order, one per cut, whether the summarizer's answer was accepted or
-    not.
-    """
+    """All compactions of a run, in order, one per cut, whether its summary was accepted or not."""
     return [compaction_of(trajectory, cut.position) for cut in trajectory.cuts]
 
 

@@ -107,9 +107,7 @@ def num_distractors(summary: str, facts: Iterable[Fact]) -> int:
 
 
 def values_in(statement: str) -> list[str]:
-    """Values of a statement that are right or wrong to the letter: numbers, dates, identifiers, quotes,
-    names.
-    """
+    """Values of a statement that are right or wrong to the letter: numbers, dates, identifiers, names."""
     plain = normalize(statement)
     numbers = NUMBER.findall(plain)
     if not numbers and CJK.search(plain):  # no border between a number and the word after it

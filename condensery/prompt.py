@@ -55,9 +55,7 @@ def load_template(name_or_path: str) -> tuple[str, str]:
 
 
 def render_history(messages: list[Message]) -> str:
-    """Turns as text, one block each: role, then thought, text and calls; a tool result under the call it
-    answers.
-    """
+    """Turns as text, one block each: role, then thought, text and calls; tool results under their calls."""
     return "\n".join(_render_turn(message) for message in messages)
 
 

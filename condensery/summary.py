@@ -62,9 +62,7 @@ def parse_summary(
 
 
 def _after_thinking(content: str) -> tuple[str, Failure | None]:
-    """What follows the last `</think>`; some chat templates open the thinking in the prompt, so it may
-    only close.
-    """
+    """What follows the last `</think>`; where the chat template opened the thinking, it only closes."""
     _, closed, answer = content.rpartition("</think>")
     if "<think>" in answer.split("<summary>")[0]:
         return answer, "unclosed_thinking"

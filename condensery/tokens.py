@@ -22,9 +22,7 @@ class Tokenizer(Protocol):
 
 
 def estimate_tokens(text: str) -> int:
-    """An upper-leaning estimate without a tokenizer: one token per CJK character, 3 other characters per
-    token.
-    """
+    """An upper-leaning estimate: one token per CJK character, one per 3 other characters."""
     num_cjk = len(CJK.findall(text))
     return num_cjk + (len(text) - num_cjk + 2) // 3
 

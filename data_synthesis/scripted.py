@@ -22,9 +22,7 @@ MAX_OPEN = 1
 
 
 async def scripted_explorer(question: Question, messages: list[Message]) -> Reply:
-    """The next turn: search for the first fact that is not visible, visit its page if that failed, else
-    answer.
-    """
+    """The next turn: search for the first fact not visible, visit its page if that failed, else answer."""
     forms = load_vocabulary(question.language)
     visible = "\n".join(message.content for message in messages)
     calls = "\n".join(call.function.arguments for message in messages for call in message.tool_calls)
@@ -69,9 +67,7 @@ class OracleTeacher:
 
 
 def oracle_summary(question: Question, compaction: Compaction) -> str:
-    """Slots: constraints, established facts with sources, conflicts, what is open, what failed. Empty ones
-    are left out.
-    """
+    """Slots: constraints, facts with sources, conflicts, what is open, what failed; empty ones are left out."""
     forms = load_vocabulary(question.language)["summary"]
     history = "\n".join([compaction.last_summary or "", *(m.content for m in compaction.expired)])
     facts = question.facts or []

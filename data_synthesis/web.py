@@ -58,9 +58,7 @@ class Web:
         return [pages[number] for number, score in zip(numbers[0], scores[0]) if score > 0]
 
     def facts_of(self, question: Question, messages: list[Message]) -> list[Fact]:
-        """The truth about a run: the question's facts (must keep), and everything else its pages said
-        (distractors).
-        """
+        """The truth about a run: the question's facts (must keep), all else its pages said (distractors)."""
         must_keep = list(question.facts or [])
         wanted = {(fact.subject, fact.value) for fact in must_keep}
         # "The mayor of A is B" cannot be told from "B was born in A" by subject and value.

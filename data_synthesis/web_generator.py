@@ -29,9 +29,7 @@ OLD_YEARS, NEW_YEARS = (1998, 2010), (2015, 2024)
 
 @dataclass
 class Entity:
-    """`values` maps an attribute to its raw value (another entity's name for a relation), `years` to a
-    figure's year.
-    """
+    """`values` maps attributes to raw values (for relations an entity's name), `years` to figures' years."""
 
     name: str
     kind: str

@@ -17,9 +17,7 @@ Hop = tuple[Entity, str]  # (subject, attribute)
 
 
 class QuestionGenerator:
-    """Draws questions about the entities of `web`. `obscure` is the share whose first entity is only
-    described.
-    """
+    """Draws questions about entities of `web`; in a share `obscure` the first one is only described."""
 
     def __init__(self, web: WebGenerator, seed: int, max_hops: int, obscure: float) -> None:
         self.web, self.max_hops, self.obscure = web, max_hops, obscure

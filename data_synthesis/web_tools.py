@@ -46,9 +46,7 @@ class WebTools:
         self.forms = load_vocabulary(web.language)
 
     async def call(self, name: str, arguments: str) -> str:
-        """The tool's answer. Raises ValueError, worded for the model, for a call that cannot be carried
-        out.
-        """
+        """The tool's answer. Raises ValueError, worded for the model, for a call that cannot be made."""
         values = read_arguments(name, arguments)
         if name == "search":
             return "\n".join(self._search(query) for query in values)

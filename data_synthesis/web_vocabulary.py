@@ -1,6 +1,4 @@
-"""The words of the offline web: kinds of entities, their attributes, phrasings, and how values are drawn
-and written.
-"""
+"""The words of the offline web: kinds of entities, attributes, phrasings, how values are written."""
 
 import random
 from functools import cache
@@ -62,9 +60,7 @@ def aliases_of(spec: dict, text: str) -> list[str]:
 
 
 def entity_names(vocabulary: dict, kind: str, pattern_key: str, part: str) -> list[tuple[str, str]]:
-    """(name, word) of all entities of a kind. Training and held-out webs draw from disjoint halves of the
-    words.
-    """
+    """(name, word) of all entities of a kind; training and held-out webs draw from disjoint halves."""
     half = 0 if part == "train" else 1
     words = {name: pool if name == "given" else pool[half::2] for name, pool in vocabulary["names"].items()}
     names = []

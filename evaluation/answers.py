@@ -82,9 +82,7 @@ def equal_budgets(records: list[dict], rows: list[Row], tokenizer: Any) -> list[
 
 
 def collect_answers(config: EvaluateConfig, rows: list[Row], tokenizer: Any) -> dict[str, list[dict]]:
-    """Records per model name. `base_lenient` scores the base's whole raw text, whatever the parser says
-    of it.
-    """
+    """Records per model name. `base_lenient` scores the base's whole raw text, whatever its form."""
     answers: dict[str, list[dict]] = {}
     if config.base:
         answers["base"] = answer_with(config.base, rows, config, "base")

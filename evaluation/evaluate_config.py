@@ -8,9 +8,7 @@ from condensery.prompt import load_template
 
 @dataclasses.dataclass
 class EvaluateConfig:
-    """`compactions` are files, each `name=path` to report it as a slice of its own. `pairs` hold the
-    teacher's answers.
-    """
+    """`compactions` are files, `name=path` makes a slice; `pairs` hold the teacher's answers."""
 
     compactions: list[str]
     output_dir: str

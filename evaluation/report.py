@@ -1,6 +1,4 @@
-"""The Markdown report: a table per slice with intervals, failures by kind, and one history with its
-summaries.
-"""
+"""The Markdown report: a table per slice with intervals, failures, one history with its summaries."""
 
 from pathlib import Path
 

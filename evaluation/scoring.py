@@ -17,9 +17,7 @@ from data_synthesis.web import words
 
 @dataclass(frozen=True)
 class Score:
-    """One summary of one compaction. A failed summary keeps nothing; its tokens and statements do not
-    count.
-    """
+    """One summary of one compaction. A failed one keeps nothing; its tokens and statements do not count."""
 
     slice: str
     failure: str | None
@@ -59,9 +57,7 @@ def score_summary(
     tokenizer: Tokenizer | None,
     reference: str | None,
 ) -> Score:
-    """`reference` is the teacher's summary of the same compaction, where there is one (ROUGE-L,
-    identifiers).
-    """
+    """`reference`: the teacher's summary of the same compaction, if any (ROUGE-L, identifiers)."""
     text = unescape(summary.text or "")
     facts = compaction.facts
     subjects = sorted({fact.subject for fact in facts or []})

@@ -1,6 +1,4 @@
-"""JSONL that survives a crash: a row is written once, whole, flushed; a torn last line is repaired before
-any append.
-"""
+"""JSONL that survives a crash: whole rows, flushed; a torn last line is repaired before any append."""
 
 import json
 import os
@@ -51,9 +49,7 @@ def read_jsonl(path: Path | str) -> list[dict]:
 
 
 def dump_row(row: dict) -> bytes:
-    """One line. Lone surrogates (broken emoji in logs) are kept as JSON escapes, everything else is
-    readable.
-    """
+    """One line. Lone surrogates (broken emoji in logs) stay JSON escapes, everything else is readable."""
     try:
         return (json.dumps(row, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:
@@ -71,9 +67,7 @@ def write_jsonl(path: Path | str, rows: Iterable[dict]) -> None:
 
 
 class JsonlAppender:
-    """Appends rows to a file, each with one write call, so that a killed process leaves at most one torn
-    line.
-    """
+    """Appends rows, each with one write call: a killed process leaves at most one torn line."""
 
     def __init__(self, path: Path | str) -> None:
         repair_tail(path)

@@ -1,6 +1,4 @@
-"""Output directories that explain themselves: resolved config, command, versions, commit, seed, data
-fingerprint.
-"""
+"""Output directories that explain themselves: config, command, versions, commit, seed, fingerprints."""
 
 import hashlib
 import importlib.metadata
