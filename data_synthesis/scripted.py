@@ -67,7 +67,7 @@ class OracleTeacher:
 
 
 def oracle_summary(question: Question, compaction: Compaction) -> str:
-    """Slots: constraints, facts with sources, conflicts, what is open, what failed; empty ones are left out."""
+    """Slots: constraints, facts with sources, conflicts, what is open or failed; empty ones are left out."""
     forms = load_vocabulary(question.language)["summary"]
     history = "\n".join([compaction.last_summary or "", *(m.content for m in compaction.expired)])
     facts = question.facts or []
