@@ -1,0 +1,135 @@
+"""Real exports behind real vLLM: one of SmolLM2 on the ReSum wire's prompt template, one of a tiny mixture.
+
+The first trains for some minutes on two cores; CONDENSERY_VLLM_RUN names a folder that keeps it for the
+next time.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from condensery.cli import main as condensery
+from distill.serve import ServeConfig, running_server
+
+BASE = "smollm2-135m-instruct"
+TEMPLATE = "resum_v1"
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Summarizer:
+    """A training run and its export."""
+
+    run: Path
+    export: Path
+
+
+@pytest.fixture(scope="session")
+def vllm_python() -> str:
+    python = os.environ.get("CONDENSERY_VLLM_PYTHON")
+    if python is None:
+        pytest.skip("CONDENSERY_VLLM_PYTHON is not set; `make vllm-check` sets it")
+    return python
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kept = os.environ.get("CONDENSERY_VLLM_RUN")
+    return Path(kept) if kept else tmp_path_factory.mktemp("vllm")
+
+
+def step(output_dir: Path, *words: str) -> Path:
+    """One step of the path, unless its output is there."""
+    if not (output_dir / "run.json").is_file() and not (output_dir / "condensery.json").is_file():
+        assert condensery([*words, "--output_dir", str(output_dir)]) == 0
+    return output_dir
+
+
+def record_pairs(work: Path, name: str, *web_options: str) -> Path:
+    """Pairs of scripted rollouts over a web of their own, on the wire's template."""
+    web = step(work / f"web_{name}", "web", *web_options)
+    counting = ("--tokenizer", BASE, "--prompt_template", TEMPLATE)
+    window = ("--window_tokens", "560", "--reserve_tokens", "0")
+    record = step(work / f"record_{name}", "record", "--questions", str(web), *counting, *window)
+    return step(work / f"pairs_{name}", "pairs", str(record), *counting, "--held_out", "0")
+
+
+@pytest.fixture(scope="session")
+def held_out_pairs(work: Path) -> Path:
+    """More than 20 histories from a web that shares no page with the training one."""
+    options = ("--num_questions", "26", "--seed", "2", "--part", "held_out")
+    return record_pairs(work, "held_out", *options) / "train.jsonl"
+
+
+@pytest.fixture(scope="session")
+def summarizer(work: Path) -> Summarizer:
+    pairs = record_pairs(work, "train", "--num_questions", "140", "--seed", "1") / "train.jsonl"
+    config = str(ROOT / "configs" / "sft" / "smollm2_cpu.yaml")
+    run = work / "sft"
+    step(run, "sft", "--config", config, "--train_file", str(pairs), "--max_steps", "30")
+    return Summarizer(run, step(work / "export", "export", "--checkpoint", str(run)))
+
+
+@pytest.fixture(scope="session")
+def mixture(tmp_path_factory: pytest.TempPathFactory, pairs_file: Path, smollm2_tokenizer) -> Summarizer:
+    """Qwen3-MoE of 4 layers and 8 experts, random, LoRA on attention and experts, merged."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
+
+    set_seed(0)
+    folder = tmp_path_factory.mktemp("mixture")
+    config = Qwen3MoeConfig(
+        vocab_size=len(smollm2_tokenizer),
+        hidden_size=128,
+        intermediate_size=256,
+        moe_intermediate_size=64,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+        max_position_embeddings=4096,
+        eos_token_id=smollm2_tokenizer.eos_token_id,
+    )
+    Qwen3MoeForCausalLM(config).save_pretrained(folder / "base")
+    smollm2_tokenizer.save_pretrained(folder / "base")
+    step(
+        folder / "run",
+        *("sft", "--config", str(ROOT / "configs" / "sft" / "qwen3_30b_a3b.yaml"), "--dtype", "float32"),
+        *("--model_name_or_path", str(folder / "base"), "--train_file", str(pairs_file), "--use_cpu"),
+        *("--bf16", "false", "--global_batch_size", "4", "--max_steps", "6", "--learning_rate", "1e-2"),
+        *("--use_peft", "--lora_target_modules", "q_proj", "k_proj", "v_proj", "o_proj"),
+        *("--lora_target_parameters", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
+        *("--lora_dropout", "0", "--warmup_steps", "0", "--gradient_checkpointing", "false"),
+    )
+    step(folder / "export", "export", "--checkpoint", str(folder / "run"))
+    return Summarizer(folder / "run", folder / "export")
+
+
+@contextmanager
+def served(export: Path, python: str) -> Iterator[ServeConfig]:
+    """`condensery serve` in float32 on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+    config = ServeConfig(export, port=port, python=python, dtype="float32", vllm_args="--enforce-eager")
+    with running_server(config):
+        yield config
+
+
+@pytest.fixture(scope="session")
+def summarizer_server(summarizer: Summarizer, vllm_python: str) -> Iterator[ServeConfig]:
+    with served(summarizer.export, vllm_python) as config:
+        yield config
+
+
+@pytest.fixture(scope="session")
+def mixture_server(mixture: Summarizer, vllm_python: str) -> Iterator[ServeConfig]:
+    with served(mixture.export, vllm_python) as config:
+        yield config
