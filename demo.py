@@ -91,7 +91,7 @@ def training_stages(
     return {
         "preflight": ["preflight", train, *references, "--model", BASE, "--max_length", "2560"],
         "sft": ["sft", "--config", "configs/sft/smollm2_cpu.yaml", "--train_file", train, *options],
-        "export": ["export", f"{run}/sft"],
+        "export": ["export", "--checkpoint", f"{run}/sft"],
         "evaluation": [
             *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--prompt_template", TEMPLATE),
             *("--compactions", *compactions, "--pairs", *references),
