@@ -8,12 +8,16 @@ next number. The report of the newest finished run is copied to runs/demo/.
 
 import argparse
 import json
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from condensery.files.run_directory import write_json
+from condensery.trajectory import content_id
 
 ROOT = Path("runs/demo")
 BASE = "smollm2-135m-instruct"
@@ -23,15 +27,20 @@ REPORTS = ("report.json", "report.md", "recall.png", "loss.png")
 
 @dataclass(frozen=True)
 class Size:
-    """Questions of the training web, optimizer steps, held-out questions a phrasing, and in Chinese."""
+    """How much: questions a web (training, held-out a phrasing, Chinese) or logged runs, and steps."""
 
     num_train: int
     max_steps: int
     num_held_out: int
     num_chinese: int
+    num_logs: int
+    max_log_steps: int
+    num_held_out_logs: int
 
 
-FULL, QUICK = Size(280, 62, 36, 16), Size(48, 10, 8, 4)
+FULL = Size(280, 62, 36, 16, num_logs=60, max_log_steps=16, num_held_out_logs=16)
+QUICK = Size(48, 10, 8, 4, num_logs=16, max_log_steps=3, num_held_out_logs=4)
+CONFIG = Path("configs/sft/smollm2_cpu.yaml")
 
 
 def web_stages(run: Path, size: Size) -> dict[str, list[str]]:
@@ -66,22 +75,25 @@ def web_stages(run: Path, size: Size) -> dict[str, list[str]]:
 
 def log_stages(run: Path, logs: str, size: Size) -> dict[str, list[str]]:
     """The user's logs, summarized by the extractive baseline: a student of it, not of a language model."""
-    return {
+    stages = {
         "import": [
             *("import", logs, "--tokenizer", BASE, "--prompt_template", TEMPLATE, "--on_error", "skip"),
-            *("--window_tokens", "4096", "--max_row_tokens", "2048"),
+            *("--window_tokens", "4096", "--max_row_tokens", "2048", "--max_summary_tokens", "160"),
+            *("--limit", str(size.num_logs)),
         ],
         "pairs": [
             *("pairs", f"{run}/import", "--prompt_template", TEMPLATE, "--tokenizer", BASE),
-            *("--held_out", "0.25", "--resume"),
+            *("--held_out", "0.25", "--on_error", "skip", "--resume"),
         ],
     } | training_stages(
         run,
         train=f"{run}/pairs/train.jsonl",
         compactions=[f"{run}/pairs/compactions_held_out.jsonl"],
         references=[f"{run}/pairs/held_out.jsonl"],
-        options=["--max_length", "2560", "--max_steps", str(size.max_steps // 2)],
-    )  # fmt: skip
+        options=["--max_length", "2560", "--max_steps", str(size.max_log_steps)],
+    )
+    stages["evaluation"] += ["--max_new_tokens", "200", "--limit", str(size.num_held_out_logs)]
+    return stages
 
 
 def training_stages(
@@ -90,7 +102,7 @@ def training_stages(
     """From pairs to an export, measured on held-out compactions beside the teacher's summaries."""
     return {
         "preflight": ["preflight", train, *references, "--model", BASE, "--max_length", "2560"],
-        "sft": ["sft", "--config", "configs/sft/smollm2_cpu.yaml", "--train_file", train, *options],
+        "sft": ["sft", "--config", str(CONFIG), "--train_file", train, *options],
         "export": ["export", "--checkpoint", f"{run}/sft"],
         "evaluation": [
             *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--prompt_template", TEMPLATE),
@@ -100,12 +112,15 @@ def training_stages(
     }
 
 
-def choose_run(mode: str) -> Path:
-    """The newest run of this mode if it is unfinished, else a new number."""
-    numbers = [int(path.name.rpartition("-")[2]) for path in ROOT.glob(f"{mode}-*") if path.is_dir()]
+def choose_run(mode: str, identity: str) -> Path:
+    """The newest run of this mode if it is unfinished and would do the same, else a new number."""
+    numbers = [int(path.name.rpartition("-")[2]) for path in ROOT.glob(f"{mode}-[0-9]*") if path.is_dir()]
     newest = max(numbers, default=0)
-    unfinished = newest and not (ROOT / f"{mode}-{newest}" / "evaluation" / "run.json").exists()
-    return ROOT / f"{mode}-{newest if unfinished else newest + 1}"
+    notes = ROOT / f"{mode}-{newest}" / "demo.json"
+    goes_on = notes.is_file() and not (notes.parent / "evaluation" / "run.json").exists()
+    if goes_on and json.loads(notes.read_text())["identity"] == identity:
+        return notes.parent
+    return ROOT / f"{mode}-{newest + 1}"
 
 
 def is_complete(run: Path, name: str, command: list[str]) -> bool:
@@ -116,17 +131,30 @@ def is_complete(run: Path, name: str, command: list[str]) -> bool:
 
 def run_stage(name: str, command: list[str], run: Path) -> None:
     """Run a stage to its end, or leave it where `make demo` can go on."""
-    output = [] if command[0] == "preflight" else ["--output_dir", f"{run}/{name}"]
-    resume = (
-        ["--resume"]
-        if command[0] in ("record", "import", "sft") and (run / name / "run.json").exists()
-        else []
-    )
-    words = ["condensery", *command, *output, *resume]
-    print(f"\n$ {' '.join(words)}", file=sys.stderr, flush=True)
+    started = (run / name / "run.json").exists()
+    words = ["condensery", *command]
+    words += [] if command[0] == "preflight" else ["--output_dir", f"{run}/{name}"]
+    words += ["--resume"] if started and command[0] in ("record", "import", "sft") else []
+    print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     done = subprocess.run([sys.executable, "-m", *words], check=False)
     if done.returncode:
         sys.exit(f"demo: stage {name} ended with status {done.returncode}; `make demo` goes on from here")
+
+
+def run_stages(stages: dict[str, list[str]], run: Path, identity: str) -> float:
+    """Run what is not done yet, noting each finished stage; the minutes that all of them took."""
+    notes = run / "demo.json"
+    seconds = json.loads(notes.read_text())["seconds"] if notes.exists() else {}
+    run.mkdir(parents=True, exist_ok=True)
+    write_json(notes, {"identity": identity, "seconds": seconds})
+    for name, command in stages.items():
+        if name not in seconds:
+            started = time.monotonic()
+            if not is_complete(run, name, command):
+                run_stage(name, command, run)
+            seconds[name] = round(time.monotonic() - started, 1)
+            write_json(notes, {"identity": identity, "seconds": seconds})
+    return sum(seconds.values()) / 60
 
 
 def main() -> None:
@@ -140,26 +168,19 @@ def main() -> None:
         parser.error(f"no file or folder {options.logs}")
     size = QUICK if options.quick else FULL
     mode = ("logs" if options.logs else "web") + ("-quick" if options.quick else "")
-    run = choose_run(mode)
-    run.mkdir(parents=True, exist_ok=True)
-    teacher = (
-        "the extractive baseline, which needs no model" if options.logs else "an oracle that knows the truth"
-    )
-    print(f"demo: {run}; the summaries to learn from are written by {teacher}", file=sys.stderr)
-    stages = log_stages(run, options.logs, size) if options.logs else web_stages(run, size)
-    record = run / "stages.json"
-    seconds = json.loads(record.read_text()) if record.exists() else {}
-    for name, command in stages.items():
-        if name not in seconds:
-            started = time.monotonic()
-            if not is_complete(run, name, command):
-                run_stage(name, command, run)
-            seconds[name] = round(time.monotonic() - started, 1)
-            record.write_text(json.dumps(seconds, indent=2))
+
+    def stages_of(run: Path) -> dict[str, list[str]]:
+        return log_stages(run, options.logs, size) if options.logs else web_stages(run, size)
+
+    identity = content_id([stages_of(ROOT), CONFIG.read_text()])
+    run = choose_run(mode, identity)
+    author = "the extractive baseline, without a model" if options.logs else "an oracle that knows the truth"
+    print(f"demo: {run}; the summaries to learn from are written by {author}", file=sys.stderr)
+    minutes = run_stages(stages_of(run), run, identity)
     for file in REPORTS:
         if (run / "evaluation" / file).exists():
             shutil.copy(run / "evaluation" / file, ROOT / file)
-    print(NEXT.format(run=run, root=ROOT, minutes=sum(seconds.values()) / 60))
+    print(NEXT.format(run=run, root=ROOT, minutes=minutes, bin=Path(sys.executable).parent))
 
 
 NEXT = """
@@ -167,10 +188,11 @@ Done in {minutes:.0f} minutes. The report: {root}/report.md, its plots beside it
 
 Next:
   your own logs    make demo LOGS=path/to/logs
-  a teacher model  condensery import LOGS --teacher http://HOST:PORT/v1 --teacher_model NAME --output_dir
-  runs/import on a GPU         accelerate launch distill/sft.py --config configs/sft/qwen3_30b_a3b.yaml
-  --train_file ... serving          condensery serve {run}/export      (needs vLLM: pip install
-  'condensery[vllm]')
+  a teacher model  condensery import LOGS --teacher http://HOST:PORT/v1 --teacher_model NAME --output_dir ...
+  on a GPU         accelerate launch distill/sft.py --config configs/sft/qwen3_30b_a3b.yaml --train_file ...
+  serving          condensery serve {run}/export      (needs vLLM: pip install 'condensery[vllm]')
+
+`condensery` is in {bin}; put it on your path with: source {bin}/activate
 """
 
 if __name__ == "__main__":
