@@ -6,8 +6,8 @@ next time.
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,12 +124,11 @@ def served(export: Path, python: str) -> Iterator[ServeConfig]:
 
 
 @pytest.fixture(scope="session")
+def serve(vllm_python: str) -> Callable[[Path], AbstractContextManager[ServeConfig]]:
+    return lambda export: served(export, vllm_python)
+
+
+@pytest.fixture(scope="module")
 def summarizer_server(summarizer: Summarizer, vllm_python: str) -> Iterator[ServeConfig]:
     with served(summarizer.export, vllm_python) as config:
-        yield config
-
-
-@pytest.fixture(scope="session")
-def mixture_server(mixture: Summarizer, vllm_python: str) -> Iterator[ServeConfig]:
-    with served(mixture.export, vllm_python) as config:
         yield config
