@@ -95,8 +95,9 @@ def load_datasets(arguments: SFTArguments, training: Any, tokenizer: Any) -> dic
     """Rendered, checked `input_ids` and `labels` by split. Raises ValueError listing all bad rows."""
     from datasets import Dataset
 
-    from modeling.preflight import check_rows, read_pairs
+    from modeling.preflight import read_pairs
     from modeling.progress import show_sample
+    from modeling.row_checks import check_rows
 
     files = {"train": arguments.train_file, "eval": arguments.eval_file}
     rows = {split: read_pairs([path])[: arguments.limit] for split, path in files.items() if path}

@@ -110,7 +110,7 @@ print(len(pairs), "pairs;", len(built) - len(pairs), "dropped")
 # %%
 from modeling.chat_template import render_pair, supervised_text
 from modeling.loading import load_tokenizer
-from modeling.preflight import check_rows
+from modeling.row_checks import check_rows
 
 tokenizer = load_tokenizer(MODEL)
 print(check_rows([pair.model_dump() for pair in pairs], tokenizer, max_length=1536).report())

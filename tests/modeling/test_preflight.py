@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from modeling.preflight import check_rows, main
+from modeling.preflight import main
+from modeling.row_checks import check_rows
 
 
 def completion(text: str) -> list[dict]:
