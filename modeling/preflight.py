@@ -31,9 +31,6 @@ class PreflightConfig:
 
 def main(argv: list[str] | None = None) -> int:
     """`condensery preflight`: 0 when every row is fit to train on, 1 when some are not."""
-    from modeling.loading import load_tokenizer
-    from modeling.row_checks import check_rows
-
     prog = "condensery preflight"
     config = parse_args(
         PreflightConfig,
@@ -43,6 +40,9 @@ def main(argv: list[str] | None = None) -> int:
         "trained on.",
         example=f"{prog} pairs/train.jsonl pairs/eval.jsonl --model smollm2-135m-instruct --max_length 1024",
     )
+    from modeling.loading import load_tokenizer
+    from modeling.row_checks import check_rows
+
     try:
         rows = read_pairs(config.pairs)
         tokenizer = load_tokenizer(config.model)

@@ -71,7 +71,8 @@ def summarizer(work: Path) -> Summarizer:
     pairs = record_pairs(work, "train", "--num_questions", "140", "--seed", "1") / "train.jsonl"
     config = str(ROOT / "configs" / "sft" / "smollm2_cpu.yaml")
     run = work / "sft"
-    step(run, "sft", "--config", config, "--train_file", str(pairs), "--max_steps", "30")
+    options = ("--max_steps", "40", "--learning_rate", "1e-4")
+    step(run, "sft", "--config", config, "--train_file", str(pairs), *options)
     return Summarizer(run, step(work / "export", "export", "--checkpoint", str(run)))
 
 
