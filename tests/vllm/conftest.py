@@ -71,8 +71,8 @@ def summarizer(work: Path) -> Summarizer:
     pairs = record_pairs(work, "train", "--num_questions", "140", "--seed", "1") / "train.jsonl"
     config = str(ROOT / "configs" / "sft" / "smollm2_cpu.yaml")
     run = work / "sft"
-    options = ("--max_steps", "40", "--learning_rate", "1e-4")
-    step(run, "sft", "--config", config, "--train_file", str(pairs), *options)
+    words = ["sft", "--config", config, "--train_file", str(pairs), "--output_dir", str(run), "--resume"]
+    assert condensery([*words, "--max_steps", "40", "--learning_rate", "1e-4"]) == 0
     return Summarizer(run, step(work / "export", "export", "--checkpoint", str(run)))
 
 
