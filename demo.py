@@ -105,7 +105,8 @@ def training_stages(
         "sft": ["sft", "--config", str(CONFIG), "--train_file", train, *options],
         "export": ["export", "--checkpoint", f"{run}/sft"],
         "evaluation": [
-            *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--prompt_template", TEMPLATE),
+            *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--dtype", "bfloat16"),
+            *("--prompt_template", TEMPLATE),
             *("--compactions", *compactions, "--pairs", *references),
             *("--log_history", f"{run}/sft/log_history.json"),
         ],

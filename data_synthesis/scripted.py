@@ -11,13 +11,13 @@ import re
 
 from condensery.compaction import Compaction
 from condensery.endpoint import Reply
-from condensery.facts import Fact, contains
+from condensery.facts import Fact, contains, split_sentences
 from condensery.message import FunctionCall, Message, ToolCall
 from condensery.summary import wrap_summary
 from data_synthesis.question import Question
 from data_synthesis.web_vocabulary import load_vocabulary
 
-SOURCE = re.compile(r"\[(p\d+)\](?!.*\[p\d+\])")
+RESULT = re.compile(r"\[(p\d+)\] [^:：]*[:：]\s*")  # the head of a search result, before its sentences
 MAX_OPEN = 1
 
 
@@ -101,10 +101,13 @@ def searches_in(compaction: Compaction) -> str:
 
 
 def _fact_line(fact: Fact, forms: dict[str, str], history: str) -> str:
-    """The fact with the id of the source that the agent really read it in."""
+    """The sentence that states the fact, to the letter, behind the id of the page the agent read it on.
+
+    Facts carried over from the last summary keep the line that they have there.
+    """
     line = next(line for line in history.splitlines() if fact.stands_in(line))
-    source = SOURCE.search(line)
-    when = forms["when"].format(y=fact.condition) if fact.condition else ""
-    return forms["fact"].format(
-        s=fact.subject, a=fact.attribute, v=fact.value, when=when, source=f" [{source[1]}]" if source else ""
-    )
+    row = RESULT.match(line)
+    if row is None:
+        return line
+    sentence = next(unit for unit in split_sentences(line[row.end() :]) if fact.stands_in(unit))
+    return forms["fact"].format(source=row[1], sentence=sentence)
