@@ -38,8 +38,10 @@ class Size:
     num_held_out_logs: int
 
 
-FULL = Size(280, 62, 36, 16, num_logs=60, max_log_steps=16, num_held_out_logs=16)
+FULL = Size(280, 60, 28, 14, num_logs=60, max_log_steps=16, num_held_out_logs=16)
 QUICK = Size(48, 10, 8, 4, num_logs=16, max_log_steps=3, num_held_out_logs=4)
+# What a model of 135M parameters can tell apart: whom a sentence is about, rather than what it says of them.
+EASY_WEB = ("--facts_per_page", "9", "--misleading", "0.4", "--obscure", "0.1")
 CONFIG = Path("configs/sft/smollm2_cpu.yaml")
 
 
@@ -54,10 +56,11 @@ def web_stages(run: Path, size: Size) -> dict[str, list[str]]:
     }
     stages = {}
     for name, (num_questions, window_tokens, options) in webs.items():
-        stages[f"web_{name}"] = ["web", "--num_questions", str(num_questions), *options]
+        stages[f"web_{name}"] = ["web", "--num_questions", str(num_questions), *EASY_WEB, *options]
         stages[f"record_{name}"] = [
             *("record", "--questions", f"{run}/web_{name}", "--tokenizer", BASE),
             *("--prompt_template", TEMPLATE, "--window_tokens", str(window_tokens), "--reserve_tokens", "0"),
+            *("--search_results", "4", "--snippet_sentences", "1"),
         ]  # fmt: skip
         stages[f"pairs_{name}"] = [
             *("pairs", f"{run}/record_{name}", "--prompt_template", TEMPLATE, "--tokenizer", BASE),

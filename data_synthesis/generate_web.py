@@ -22,7 +22,10 @@ PROG = "condensery web"
 
 @dataclass
 class WebConfig:
-    """Webs of different `part` share no entity; `phrasing: unseen` words every page as no `seen` web does."""
+    """Webs of different `part` share no entity; `phrasing: unseen` words every page as no `seen` web does.
+
+    More `facts_per_page` and a smaller share of `misleading` pages make an easier web.
+    """
 
     output_dir: str
     num_questions: int = 200
@@ -32,13 +35,18 @@ class WebConfig:
     phrasing: Literal["seen", "unseen"] = "seen"
     max_hops: int = 4
     obscure: float = 0.2
+    facts_per_page: int = 2
+    misleading: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.max_hops < 3:
             raise ValueError(f"max_hops is {self.max_hops}; a chain needs at least 3")
-        if not 0 <= self.obscure <= 1:
-            raise ValueError(f"obscure is {self.obscure}; it is a share, from 0 to 1")
+        for name in ("obscure", "misleading"):
+            if not 0 <= vars(self)[name] <= 1:
+                raise ValueError(f"{name} is {vars(self)[name]}; it is a share, from 0 to 1")
+        if self.facts_per_page < 1:
+            raise ValueError(f"facts_per_page is {self.facts_per_page}; it must be at least 1")
         if self.num_questions < 1 or self.num_entities < 40:
             raise ValueError(
                 f"num_questions is {self.num_questions} and num_entities {self.num_entities}; "
@@ -48,7 +56,11 @@ class WebConfig:
 
 def generate_web(config: WebConfig) -> tuple[list[Page], list[Question]]:
     """Pages and questions. Raises ValueError when so many questions do not fit so few entities."""
-    web = WebGenerator(config.seed, config.language, config.part, config.phrasing, config.num_entities)
+    web = WebGenerator(
+        *(config.seed, config.language, config.part, config.phrasing, config.num_entities),
+        facts_per_page=config.facts_per_page,
+        misleading=config.misleading,
+    )
     questions = QuestionGenerator(web, config.seed, config.max_hops, config.obscure)
     return web.pages, list(questions.questions(config.num_questions))
 

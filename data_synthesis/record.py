@@ -84,7 +84,7 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
 
     assert config.web is not None
     web = load_web(config.web)
-    tools = WebTools(web)
+    tools = WebTools(web, config.search_results, config.snippet_sentences)
     explorer: Explorer = scripted_explorer
     summarizer: Summarizer = OracleTeacher(questions)
     if config.explorer != "scripted":

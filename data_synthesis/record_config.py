@@ -40,6 +40,8 @@ class RecordConfig:
     teacher_api_key_env: str = field(
         default="OPENAI_API_KEY", metadata={"help": "environment variable with the key"}
     )
+    search_results: int = field(default=3, metadata={"help": "pages that a search shows"})
+    snippet_sentences: int = field(default=2, metadata={"help": "sentences that a search shows of a page"})
     rollouts: int = field(default=1, metadata={"help": "rollouts for each question"})
     window_tokens: int = field(default=32 * 1024, metadata={"help": "the explorer's context window"})
     share: float = field(

@@ -23,7 +23,7 @@ from data_synthesis.web_vocabulary import (
 Part = Literal["train", "held_out"]
 Phrasing = Literal["seen", "unseen"]
 # Shares of attributes or entities that get a misleading page beside the right one.
-TWIN, CONTRADICTION, NEGATION, REPOST = 0.5, 0.10, 0.12, 0.15
+TWIN, OUTDATED, CONTRADICTION, NEGATION, REPOST = 0.5, 1.0, 0.10, 0.12, 0.15
 OLD_YEARS, NEW_YEARS = (1998, 2010), (2015, 2024)
 
 
@@ -41,9 +41,19 @@ class Entity:
 class WebGenerator:
     """Builds `entities` (by name) and `pages` for one language, part and set of phrasings."""
 
-    def __init__(self, seed: int, language: str, part: Part, phrasing: Phrasing, num_entities: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        language: str,
+        part: Part,
+        phrasing: Phrasing,
+        num_entities: int,
+        facts_per_page: int = 2,
+        misleading: float = 1.0,
+    ) -> None:
         self.rng = random.Random(f"{seed} {language} {part} {phrasing}")
         self.language, self.part, self.phrasing = language, part, phrasing
+        self.facts_per_page, self.misleading = facts_per_page, misleading
         self.vocabulary = load_vocabulary(language)
         self.entities: dict[str, Entity] = {}
         self.pages: list[Page] = []
@@ -92,14 +102,13 @@ class WebGenerator:
     def _write_pages(self, entity: Entity) -> None:
         attributes = list(self.attributes(entity))
         self.rng.shuffle(attributes)
-        for start in range(0, len(attributes), 2):
-            self._page(
-                entity, "profile", [self._true(entity, name) for name in attributes[start : start + 2]]
-            )
+        for start in range(0, len(attributes), self.facts_per_page):
+            chosen = attributes[start : start + self.facts_per_page]
+            self._page(entity, "profile", [self._true(entity, name) for name in chosen])
         for attribute in attributes:
             self._mislead(entity, attribute)
         twins = self.vocabulary["kinds"][entity.kind].get("twins", [])
-        if twins and self.rng.random() < TWIN:
+        if twins and self._happens(TWIN):
             self._twin_page(entity, self.rng.choice(twins).format(word=entity.word), attributes)
 
     def _true(self, entity: Entity, attribute: str) -> tuple[str, Any, int | None]:
@@ -108,13 +117,15 @@ class WebGenerator:
     def _mislead(self, entity: Entity, attribute: str) -> None:
         spec = self.attributes(entity)[attribute]["value"]
         if spec.get("dated"):
+            if not self._happens(OUTDATED):
+                return
             old = near_value(spec, entity.values[attribute], self.rng)
             self._page(entity, "outdated", [(attribute, old, self.rng.randint(*OLD_YEARS))])
-        elif self.rng.random() < CONTRADICTION:
+        elif self._happens(CONTRADICTION):
             self._page(entity, "contradiction", [(attribute, self._wrong(entity, attribute), None)])
-        elif self.rng.random() < NEGATION:
+        elif self._happens(NEGATION):
             self._negation_page(entity, attribute)
-        elif self.rng.random() < REPOST:
+        elif self._happens(REPOST):
             origin = self.rng.choice(self.vocabulary["sites"])
             self._page(
                 entity,
@@ -122,6 +133,9 @@ class WebGenerator:
                 [self._true(entity, attribute)],
                 self.vocabulary["repost"].format(site=origin),
             )
+
+    def _happens(self, share: float) -> bool:
+        return self.rng.random() < self.misleading * share
 
     def _wrong(self, entity: Entity, attribute: str) -> Any:
         spec = self.attributes(entity)[attribute]["value"]

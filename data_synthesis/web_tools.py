@@ -37,7 +37,7 @@ SCHEMAS = [
 
 
 class WebTools:
-    """`top_k` results a query, each with the `num_sentences` sentences that match best."""
+    """`top_k` results a query, each with its `num_sentences` best sentences."""
 
     schemas = SCHEMAS
 
@@ -86,7 +86,16 @@ def read_arguments(name: str, arguments: str) -> list[str]:
 
 
 def best_sentences(page: Page, query: str, num_sentences: int) -> list[str]:
-    """The sentences that share most words with the query, in the order of the page."""
+    """The sentences that match the query best, in the order of the page.
+
+    A sentence is found by its words and by what it states ("Born in 1921, ..." states a birth year), as by a
+    search engine that matches meaning.
+    """
     wanted = set(words(query))
-    ranked = sorted(page.sentences, key=lambda sentence: -len(wanted & set(words(sentence))))
+
+    def num_matches(sentence: str) -> int:
+        stated = [fact.attribute for fact in page.facts if fact.stands_in(sentence)]
+        return len(wanted & set(words(" ".join([sentence, *stated]))))
+
+    ranked = sorted(page.sentences, key=num_matches, reverse=True)
     return [sentence for sentence in page.sentences if sentence in ranked[:num_sentences]]
