@@ -15,7 +15,7 @@ from data_synthesis.scripted import OracleTeacher, oracle_summary, scripted_expl
 from data_synthesis.web import Web, load_web, words
 from data_synthesis.web_generator import WebGenerator
 from data_synthesis.web_questions import QuestionGenerator
-from data_synthesis.web_tools import WebTools
+from data_synthesis.web_tools import WebTools, best_sentences
 
 
 def make(**fields):
@@ -185,3 +185,20 @@ def test_question_without_text_names_its_keys():
 def test_tool_call_messages_stay_readable():
     call = ToolCall(id="c", function=FunctionCall(name="search", arguments='{"query": ["青石"]}'))
     assert "青石" in Message(role="assistant", tool_calls=[call]).model_dump_json()
+
+
+def test_an_easier_web_has_one_page_an_entity_and_none_that_misleads():
+    pages, _ = make(facts_per_page=9, misleading=0.0)
+    assert {page.kind for page in pages} == {"profile"}
+    assert len({page.title for page in pages}) == len(pages)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_search_shows_the_sentence_that_states_what_is_asked(language):
+    pages, _ = make(facts_per_page=9, misleading=0.0, language=language)
+    shown = [
+        fact.stands_in("\n".join(best_sentences(page, f"{fact.subject} {fact.attribute}", 1)))
+        for page in pages
+        for fact in page.facts
+    ]
+    assert sum(shown) / len(shown) > 0.9
