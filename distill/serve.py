@@ -1,7 +1,7 @@
 """Serve an exported summarizer with vLLM, as a drop-in for the summary server of ReSum agents.
 
     condensery serve runs/demo/export
-    condensery serve runs/demo/export --python .venv-vllm/bin/python --vllm_args "--enforce-eager"
+    condensery serve runs/demo/export --python .venv-vllm/bin/python --vllm_args=--enforce-eager
 
 Prints the two variables that a ReSum agent reads, once the server answers, and stops it when it is stopped
 itself. The address is this machine's own: anyone who can reach the port can use the model.
