@@ -39,7 +39,7 @@ class Size:
 
 
 FULL = Size(280, 60, 28, 14, num_logs=60, max_log_steps=16, num_held_out_logs=16)
-QUICK = Size(48, 10, 8, 4, num_logs=16, max_log_steps=3, num_held_out_logs=4)
+QUICK = Size(48, 10, 6, 3, num_logs=16, max_log_steps=3, num_held_out_logs=4)
 # What a model of 135M parameters can tell apart: whom a sentence is about, rather than what it says of them.
 EASY_WEB = ("--facts_per_page", "9", "--misleading", "0.4", "--obscure", "0.1")
 CONFIG = Path("configs/sft/smollm2_cpu.yaml")
