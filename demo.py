@@ -121,7 +121,7 @@ def choose_run(mode: str, identity: str) -> Path:
     numbers = [int(path.name.rpartition("-")[2]) for path in ROOT.glob(f"{mode}-[0-9]*") if path.is_dir()]
     newest = max(numbers, default=0)
     notes = ROOT / f"{mode}-{newest}" / "demo.json"
-    goes_on = notes.is_file() and not (notes.parent / "evaluation" / "run.json").exists()
+    goes_on = notes.is_file() and not (notes.parent / "evaluation" / "report.md").exists()
     if goes_on and json.loads(notes.read_text())["identity"] == identity:
         return notes.parent
     return ROOT / f"{mode}-{newest + 1}"
@@ -129,7 +129,7 @@ def choose_run(mode: str, identity: str) -> Path:
 
 def is_complete(run: Path, name: str, command: list[str]) -> bool:
     """Whether a stage that was not noted had finished: these three write one file last."""
-    last_file = {"web": "run.json", "export": "condensery.json", "evaluate": "run.json"}.get(command[0])
+    last_file = {"web": "run.json", "export": "condensery.json", "evaluate": "report.md"}.get(command[0])
     return last_file is not None and (run / name / last_file).exists()
 
 
@@ -138,7 +138,7 @@ def run_stage(name: str, command: list[str], run: Path) -> None:
     started = (run / name / "run.json").exists()
     words = ["condensery", *command]
     words += [] if command[0] == "preflight" else ["--output_dir", f"{run}/{name}"]
-    words += ["--resume"] if started and command[0] in ("record", "import", "sft") else []
+    words += ["--resume"] if started and command[0] in ("record", "import", "sft", "evaluate") else []
     print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     done = subprocess.run([sys.executable, "-m", *words], check=False)
     if done.returncode:

@@ -16,7 +16,7 @@ from pathlib import Path
 from condensery.compaction import compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import read_jsonl, write_jsonl
-from condensery.files.run_directory import describe_run, open_run_directory
+from condensery.files.run_directory import check_same_run, describe_run, open_run_directory
 from condensery.prompt import load_template
 from condensery.reply import EndpointError
 from condensery.tokens import Tokenizer
@@ -25,7 +25,6 @@ from data_synthesis.cutter import cut_all, reject
 from data_synthesis.excerpt import MARK
 from data_synthesis.import_config import ImportConfig
 from data_synthesis.importers.log_file import Log, Rejected, read_log, scan_log
-from data_synthesis.resuming import check_same_run
 
 PROG = "condensery import"
 SUFFIXES = (".json", ".jsonl", ".traj")

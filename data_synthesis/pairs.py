@@ -18,13 +18,12 @@ from tqdm import tqdm
 from condensery.compaction import Compaction, compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import read_jsonl, write_jsonl
-from condensery.files.run_directory import describe_run, open_run_directory, write_json
+from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
 from condensery.prompt import load_template
 from condensery.tokens import Tokenizer
 from condensery.trajectory import Trajectory
 from data_synthesis.data_card import describe_pairs, to_markdown
 from data_synthesis.pair import Dropped, Pair, build_pair, drop
-from data_synthesis.resuming import check_same_run
 from data_synthesis.split import held_out_questions
 
 PROG = "condensery pairs"

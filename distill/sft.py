@@ -10,6 +10,7 @@ from the newest complete checkpoint, with the losses that an uninterrupted run w
 """
 
 import importlib.util
+import os
 import sys
 import warnings
 from dataclasses import dataclass, field
@@ -174,7 +175,19 @@ def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: di
     # Adam keeps two moments beside weight and gradient, all in the weight's precision.
     memory = (total + 3 * trainable) * next(trainer.model.parameters()).element_size() / 2**30
     say(f"{trainable:,} of {total:,} parameters train; {memory:.1f} GiB before activations")
+    if training.use_cpu:
+        warn_of_idle_cores(training.world_size)
     return trainer
+
+
+def warn_of_idle_cores(num_processes: int) -> None:
+    """`accelerate launch` sets OMP_NUM_THREADS=1 where it is not told otherwise, which nobody notices."""
+    import torch
+
+    num_cores = os.cpu_count() or 1
+    if torch.get_num_threads() == 1 and num_processes < num_cores:
+        say(f"one thread per process on {num_cores} cores; for all of them start it with "
+            f"OMP_NUM_THREADS={num_cores // num_processes}")  # fmt: skip
 
 
 def say(line: str) -> None:

@@ -11,9 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from condensery.files.config import fail, parse_args
+from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import write_jsonl
-from condensery.files.run_directory import describe_run, fingerprint, open_run_directory, write_json
+from condensery.files.run_directory import (
+    check_same_run,
+    describe_run,
+    fingerprint,
+    open_run_directory,
+    write_json,
+)
 from condensery.summary import Summary
 from evaluation.aggregate import aggregate
 from evaluation.answers import Row, collect_answers, load_rows
@@ -50,7 +56,7 @@ def compare(config: EvaluateConfig, directory: Path, rows: list[Row]) -> dict:
     from modeling.loading import load_tokenizer
 
     tokenizer = load_tokenizer(config.trained or config.base or "")
-    answers = collect_answers(config, rows, tokenizer)
+    answers = collect_answers(config, rows, tokenizer, directory)
     scores = score_all(answers, rows, tokenizer)
     languages = [row.compaction.language for row in rows]
     report = {
@@ -61,7 +67,7 @@ def compare(config: EvaluateConfig, directory: Path, rows: list[Row]) -> dict:
             "slices": dict(Counter(row.slice for row in rows)),
             "main_language": Counter(languages).most_common(1)[0][0],
         },
-        "run": dataclasses.asdict(config),
+        "run": resolved_config(config),
     }
     write_jsonl(
         directory / "answers.jsonl",
@@ -97,12 +103,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         rows = load_rows(config)
-        directory = open_run_directory(config.output_dir)
+        if config.dry_run:
+            models = " and ".join(filter(None, [config.base, config.trained]))
+            print(f"would ask {models} for {len(rows)} summaries each; nothing was started")
+            return 0
+        directory = open_run_directory(config.output_dir, config.resume)
+        check_same_run(directory, resolved_config(config), config.files())
     except (ValueError, FileExistsError) as error:
         fail(PROG, error)
+    describe_run(directory, resolved_config(config), config.files(), {"rows": len(rows)})
     compare(config, directory, rows)
-    files = [entry.rpartition("=")[2] for entry in [*config.compactions, *config.pairs]]
-    describe_run(directory, dataclasses.asdict(config), files, {"rows": len(rows)})
     print((directory / "report.md").read_text().split("\n## ")[1].partition("\n")[2].strip())
     print(f"\n{directory / 'report.md'}")
     return 0

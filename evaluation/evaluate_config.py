@@ -1,32 +1,48 @@
 """The fields of `condensery evaluate`, checked before anything is loaded."""
 
-import dataclasses
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from condensery.prompt import load_template
 
 
-@dataclasses.dataclass
+@dataclass
 class EvaluateConfig:
     """`compactions` are files, `name=path` makes a slice; `pairs` hold the teacher's answers."""
 
-    compactions: list[str]
-    output_dir: str
-    pairs: list[str] = dataclasses.field(default_factory=list)
-    base: str | None = None
-    trained: str | None = None
-    log_history: str | None = None  # log_history.json of the training run, for its loss curve
-    prompt_template: str = "compact_v1"
-    max_new_tokens: int = 128
-    batch_size: int = 8
-    dtype: str = "auto"
-    limit: int | None = None
-    seed: int = 0
+    compactions: list[str] = field(metadata={"help": "held-out compactions; NAME=FILE makes a slice"})
+    output_dir: Path = field(metadata={"help": "where answers, report and plots go"})
+    pairs: list[str] = field(
+        default_factory=list, metadata={"help": "their pairs, for the teacher's summaries"}
+    )
+    base: str | None = field(
+        default=None, metadata={"help": "the model before training: a hub name or a folder"}
+    )
+    trained: str | None = field(default=None, metadata={"help": "the model after it: a run or an export"})
+    log_history: Path | None = field(
+        default=None, metadata={"help": "log_history.json of the training run, for its loss curve"}
+    )
+    prompt_template: str = field(
+        default="compact_v1", metadata={"help": "name or file of the template that both are asked with"}
+    )
+    max_new_tokens: int = field(default=128, metadata={"help": "budget of an answer, thinking included"})
+    batch_size: int = field(default=8, metadata={"help": "prompts answered at once"})
+    dtype: str = field(default="auto", metadata={"help": "precision: auto, float32, bfloat16, float16"})
+    seed: int = field(default=0, metadata={"help": "of the bootstrap"})
+    limit: int | None = field(default=None, metadata={"help": "only the first rows of each file"})
+    dry_run: bool = field(
+        default=False, metadata={"help": "read all files, say what would be asked, and stop"}
+    )
+    resume: bool = field(default=False, metadata={"help": "go on with the run in output_dir"})
 
     def __post_init__(self) -> None:
         if not self.base and not self.trained:
             raise ValueError("nothing to compare: give --base and --trained, each a model name or folder")
         load_template(self.prompt_template)
-        for entry in [*self.compactions, *self.pairs, *filter(None, [self.log_history])]:
-            if not Path(entry.rpartition("=")[2]).is_file():
-                raise ValueError(f"no file {entry.rpartition('=')[2]}")
+        for path in self.files() + ([self.log_history] if self.log_history else []):
+            if not path.is_file():
+                raise ValueError(f"no file {path}")
+
+    def files(self) -> list[Path]:
+        """The data: compactions without their slice names, and pairs."""
+        return [Path(entry.rpartition("=")[2]) for entry in self.compactions + self.pairs]

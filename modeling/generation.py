@@ -4,6 +4,7 @@ Prompts are left-padded and grouped by length, so that a batch wastes little on 
 the order of the prompts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,14 +35,17 @@ def generate(
     seed: int = 0,
     enable_thinking: bool | None = None,
     label: str = "generate",
+    keep: Callable[[int, Generation], None] | None = None,
 ) -> list[Generation]:
-    """Answers to chat prompts: greedy at temperature 0, else sampled with `seed`."""
+    """Answers to chat prompts: greedy at temperature 0, else sampled with `seed`.
+
+    `keep` is handed each answer, with the position of its prompt, as soon as it is there.
+    """
     if temperature:
         set_seed(seed)
     encoded = [prompt_ids(tokenizer, prompt, enable_thinking) for prompt in prompts]
-    order = sorted(
-        range(len(prompts)), key=lambda i: -len(encoded[i])
-    )  # longest first: out of memory at once
+    # The longest first, so that what does not fit into memory fails at once.
+    order = sorted(range(len(prompts)), key=lambda i: -len(encoded[i]))
     answers: dict[int, Generation] = {}
     with tqdm(total=len(prompts), desc=label, unit="answer", disable=None) as progress:
         for start in range(0, len(order), batch_size):
@@ -49,7 +53,10 @@ def generate(
             completions = _complete(
                 model, tokenizer, [encoded[i] for i in batch], max_new_tokens, temperature, top_p
             )
-            answers |= dict(zip(batch, completions, strict=True))
+            for position, answer in zip(batch, completions, strict=True):
+                answers[position] = answer
+                if keep is not None:
+                    keep(position, answer)
             progress.update(len(batch))
     return [answers[i] for i in range(len(prompts))]
 

@@ -60,6 +60,34 @@ def test_report_has_every_model_and_its_figures(held_out, tiny_llama, capsys):
     assert stop.value.code == 2 and "already holds a run" in capsys.readouterr().err
 
 
+def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(held_out, tiny_llama, monkeypatch, capsys):
+    arguments = [
+        *("--compactions", f"{held_out}/record/compactions.jsonl", "--base", str(tiny_llama), "--limit", "3"),
+        *("--output_dir", f"{held_out}/evaluation", "--max_new_tokens", "8", "--batch_size", "1"),
+    ]
+    assert main(arguments) == 0
+    directory = held_out / "evaluation"
+    report, lines = (directory / "report.md").read_text(), (directory / "generated.jsonl").read_bytes()
+    first, rest = lines.split(b"\n", 1)
+    (directory / "generated.jsonl").write_bytes(first + b"\n" + rest[:40])
+    assert main([*arguments, "--resume"]) == 0
+    assert (directory / "generated.jsonl").read_bytes() == lines
+    assert (directory / "report.md").read_text() == report
+    monkeypatch.setattr("modeling.loading.load_model_and_tokenizer", lambda *_: pytest.fail("asked again"))
+    assert main([*arguments, "--resume"]) == 0
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--resume", "--max_new_tokens", "9"])
+    assert stop.value.code == 2 and "differs in max_new_tokens" in capsys.readouterr().err
+
+
+def test_a_dry_run_writes_nothing(held_out, capsys):
+    compactions = f"{held_out}/record/compactions.jsonl"
+    options = ["--limit", "2", "--output_dir", f"{held_out}/o", "--dry_run"]
+    assert main(["--compactions", compactions, "--base", "b", "--trained", "t", *options]) == 0
+    assert "would ask b and t for 2 summaries each" in capsys.readouterr().out
+    assert not (held_out / "o").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
