@@ -38,7 +38,7 @@ class Size:
     num_held_out_logs: int
 
 
-FULL = Size(280, 60, 28, 14, num_logs=60, max_log_steps=16, num_held_out_logs=16)
+FULL = Size(280, 60, 28, 14, num_logs=74, max_log_steps=24, num_held_out_logs=16)
 QUICK = Size(48, 10, 6, 3, num_logs=16, max_log_steps=3, num_held_out_logs=4)
 # What a model of 135M parameters can tell apart: whom a sentence is about, rather than what it says of them.
 EASY_WEB = ("--facts_per_page", "9", "--misleading", "0.4", "--obscure", "0.1")
@@ -95,7 +95,7 @@ def log_stages(run: Path, logs: str, size: Size) -> dict[str, list[str]]:
         references=[f"{run}/pairs/held_out.jsonl"],
         options=["--max_length", "2560", "--max_steps", str(size.max_log_steps)],
     )
-    stages["evaluation"] += ["--max_new_tokens", "200", "--limit", str(size.num_held_out_logs)]
+    stages["evaluation"] += ["--max_new_tokens", "256", "--limit", str(size.num_held_out_logs)]
     return stages
 
 

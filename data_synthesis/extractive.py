@@ -3,7 +3,8 @@
 It is a baseline and says so (author "extractive"). A unit of text (a sentence, a line, a piece of a long one)
 scores the weights of its terms: inverse frequency in this history, times how the term is known to matter (it
 stands in the task, in a call, in a thought). Units are taken best first; a term that the summary holds
-already counts little the second time. They are written in the order of the history, with their sources.
+already counts little the second time. They are written in the order of the history, with their sources,
+below the calls that the agent made, so that it does not make them again.
 """
 
 import math
@@ -28,6 +29,7 @@ ROLE_BOOST = {
     "system": 0.7,
 }  # people state constraints, agents talk
 MAX_UNIT_TOKENS, MIN_UNIT_TERMS = 64, 3
+CALLS_SHARE = 1 / 3  # of the summary, at most, for calls
 
 URL = re.compile(r"https?://(?:[^\s()\[\]<>\"'，。、）]|\([^\s()]*\))+(?<![.,;:])")
 WORD = re.compile(r"[a-z0-9][a-z0-9'_.-]*[a-z0-9]|[a-z0-9]")
@@ -66,19 +68,31 @@ async def summarize_extractively(compaction: Compaction, max_tokens: int, tokeni
 
 
 def extract(compaction: Compaction, max_tokens: int, tokenizer: Tokenizer | None) -> str:
-    """The summary's text, at most `max_tokens`; empty when the history holds no sentence."""
+    """The summary's text, at most `max_tokens`; empty when the history holds neither sentence nor call."""
     units = read_units(compaction, tokenizer)
     weights = term_weights(compaction, units)
+    calls = call_lines(compaction, int(CALLS_SHARE * max_tokens), tokenizer)
     chosen: list[Unit] = []
     while units:
         seen = {term for unit in chosen for term in unit.terms}
         best = max(units, key=lambda unit: (_score(unit, weights, seen), -unit.order))
         units.remove(best)
-        if count_tokens(write_out([*chosen, best]), tokenizer) <= max_tokens:
+        if count_tokens(write_out(calls, [*chosen, best]), tokenizer) <= max_tokens:
             chosen.append(best)
-        elif count_tokens(write_out(chosen), tokenizer) > 0.8 * max_tokens:
+        elif count_tokens(write_out(calls, chosen), tokenizer) > 0.8 * max_tokens:
             break
-    return write_out(chosen)
+    return write_out(calls, chosen)
+
+
+def call_lines(compaction: Compaction, max_tokens: int, tokenizer: Tokenizer | None) -> list[str]:
+    """The calls of this history as the summarizer reads them, a line each: the newest of those that fit."""
+    calls = [call.function for message in compaction.expired for call in message.tool_calls]
+    texts = dict.fromkeys(" ".join(f"{call.name}({call.arguments})".split()) for call in reversed(calls))
+    lines: list[str] = []
+    for line in (f"- {text}" for text in texts):
+        if count_tokens("\n".join([line, *lines]), tokenizer) <= max_tokens:
+            lines.insert(0, line)
+    return lines
 
 
 def _score(unit: Unit, weights: dict[str, float], seen: set[str]) -> float:
@@ -87,10 +101,10 @@ def _score(unit: Unit, weights: dict[str, float], seen: set[str]) -> float:
     return unit.boost * gain / math.sqrt(len(unit.terms) + 4)
 
 
-def write_out(units: list[Unit]) -> str:
-    """One line per unit in the order of the history, its source behind it where the next line has another."""
+def write_out(calls: list[str], units: list[Unit]) -> str:
+    """Calls, then units in the order of the history, each with its source where the next has another."""
     ordered = sorted(units, key=lambda unit: unit.order)
-    lines = []
+    lines = list(calls)
     for unit, following in zip(ordered, [*ordered[1:], None]):
         ends = following is None or following.source != unit.source
         lines.append(f"- {unit.text}" + (f" [{unit.source}]" if unit.source and ends else ""))

@@ -12,10 +12,8 @@ Nothing heavy is imported here: stages without a model use it too. Fields of Hug
 like ours but stay out of `--help`; `--help_all` lists them.
 """
 
-import argparse
 import dataclasses
 import difflib
-import enum
 import inspect
 import sys
 from collections.abc import Hashable, Sequence
@@ -25,9 +23,9 @@ from typing import Any, NoReturn, TypeVar, get_type_hints, overload
 import yaml
 
 from condensery.files import field_types
+from condensery.files.arguments import FOREIGN_PACKAGES, Field, OneLineParser, build_parser, option_name
 
 Config = TypeVar("Config")
-FOREIGN_PACKAGES = ("transformers", "trl", "accelerate", "peft")
 
 
 @overload
@@ -64,13 +62,13 @@ def parse_args(
     config_classes = (config_class, *more_classes)
     words = list(sys.argv[1:] if argv is None else argv)
     fields = _collect_fields(config_classes)
-    parser = _build_parser(config_classes, fields, prog, description, example, show_all="--help_all" in words)
+    parser = build_parser(config_classes, fields, prog, description, example, show_all="--help_all" in words)
     given = vars(parser.parse_args(words))
     config_path = given.pop("config", None)
     values = _read_yaml(parser, Path(config_path), fields) if config_path else {}
     for name, text in given.items():
         values[name] = _convert(
-            parser, f"{_option(fields[name])}: ", field_types.convert_text, text, fields[name]
+            parser, f"{option_name(fields[name])}: ", field_types.convert_text, text, fields[name]
         )
     instances = tuple(_fill(parser, each, values) for each in config_classes)
     return instances[0] if len(instances) == 1 else instances
@@ -91,30 +89,13 @@ def resolved_config(*instances: Any) -> dict[str, Any]:
     for instance in instances:
         hints = get_type_hints(type(instance))
         for field in (field for field in dataclasses.fields(instance) if field.init):
-            value = _plain(vars(instance)[field.name])
+            value = field_types.plain(vars(instance)[field.name])
             ours = _is_ours(type(instance), field.name)
-            if ours or (value != _plain(field.default) and field_types.accepts(value, hints[field.name])):
+            if ours or (
+                value != field_types.plain(field.default) and field_types.accepts(value, hints[field.name])
+            ):
                 resolved[field.name] = value
     return resolved
-
-
-@dataclasses.dataclass(frozen=True)
-class _Field:
-    name: str
-    hint: Any
-    help: str
-    choices: list[Any] | None
-    positional: bool
-    ours: bool
-    default: Any
-    required: bool
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse whose errors are one line: a usage of 200 fields would hide the message."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -128,15 +109,15 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _collect_fields(config_classes: Sequence[type[Any]]) -> dict[str, _Field]:
-    fields: dict[str, _Field] = {}
+def _collect_fields(config_classes: Sequence[type[Any]]) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
     for config_class in config_classes:
         hints = get_type_hints(config_class)
         for field in dataclasses.fields(config_class):
             if not field.init:
                 continue
             assert field.name not in fields and field.name != "config", f"two fields named {field.name}"
-            fields[field.name] = _Field(
+            fields[field.name] = Field(
                 name=field.name,
                 hint=hints[field.name],
                 help=field.metadata.get("help", ""),
@@ -159,72 +140,7 @@ def _is_ours(config_class: type[Any], name: str) -> bool:
     return owner.__module__.split(".")[0] not in FOREIGN_PACKAGES
 
 
-def _build_parser(
-    config_classes: Sequence[type[Any]],
-    fields: dict[str, _Field],
-    prog: str | None,
-    description: str | None,
-    example: str | None,
-    show_all: bool,
-) -> _Parser:
-    places = [field.name.upper() for field in fields.values() if field.positional]
-    foreign = [cls.__name__ for cls in config_classes if cls.__module__.split(".")[0] in FOREIGN_PACKAGES]
-    epilog = [f"example:\n  {example}"] if example else []
-    if foreign and not show_all:
-        epilog.append(
-            f"The fields of {', '.join(foreign)} work too, e.g. --learning_rate 1e-5; --help_all lists them."
-        )
-    parser = _Parser(
-        prog=prog,
-        description=description,
-        epilog="\n\n".join(epilog),
-        usage=" ".join(["%(prog)s", *places, "[--config FILE.yaml] [--field value ...]"]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--config", metavar="FILE.yaml", help="flat YAML file with any of the fields")
-    if foreign:
-        parser.add_argument(
-            "--help_all", action="help", help="also list the fields of Hugging Face's classes"
-        )
-    for field in fields.values():
-        _add_argument(parser, field, visible=field.ours or show_all)
-    return parser
-
-
-def _add_argument(parser: _Parser, field: _Field, visible: bool) -> None:
-    help_text = _help(field) if visible else argparse.SUPPRESS
-    many = field_types.is_list(field.hint)
-    if field.positional:
-        nargs = (
-            "*" if many else "?"
-        )  # a config file may name it: what is missing is found after both are read
-        parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
-        return
-    kind: dict[str, Any] = {"dest": field.name, "nargs": "+" if many else None, "metavar": _metavar(field)}
-    if field_types.is_bool(field.hint):
-        kind |= {"nargs": "?", "const": "true", "metavar": "BOOL"}
-    parser.add_argument(f"--{field.name}", help=help_text, **kind)
-    if "_" in field.name:  # the other spelling works and stays out of the help
-        parser.add_argument(f"--{field.name.replace('_', '-')}", help=argparse.SUPPRESS, **kind)
-
-
-def _metavar(field: _Field) -> str:
-    choices = field.choices or [
-        c for option in field_types.options(field.hint) for c in field_types.choices(option)
-    ]
-    return "{" + ",".join(str(choice) for choice in choices) + "}" if choices else "VALUE"
-
-
-def _help(field: _Field) -> str:
-    ending = " (required)" if field.required else ""
-    if field.default not in (dataclasses.MISSING, None, ""):
-        ending = f" (default: {_plain(field.default)})"
-    return (field.help + ending).replace("%", "%%")
-
-
-def _read_yaml(parser: _Parser, path: Path, fields: dict[str, _Field]) -> dict[str, Any]:
+def _read_yaml(parser: OneLineParser, path: Path, fields: dict[str, Field]) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -240,7 +156,7 @@ def _read_yaml(parser: _Parser, path: Path, fields: dict[str, _Field]) -> dict[s
     return values
 
 
-def _convert(parser: _Parser, place: str, convert: Any, value: Any, field: _Field) -> Any:
+def _convert(parser: OneLineParser, place: str, convert: Any, value: Any, field: Field) -> Any:
     try:
         converted = convert(value, field.hint)
     except ValueError as error:
@@ -250,7 +166,7 @@ def _convert(parser: _Parser, place: str, convert: Any, value: Any, field: _Fiel
     return converted
 
 
-def _fill(parser: _Parser, config_class: type[Any], values: dict[str, Any]) -> Any:
+def _fill(parser: OneLineParser, config_class: type[Any], values: dict[str, Any]) -> Any:
     names = {field.name: field for field in dataclasses.fields(config_class) if field.init}
     missing = [name for name, field in names.items() if _is_required(field) and name not in values]
     if missing:
@@ -262,18 +178,3 @@ def _fill(parser: _Parser, config_class: type[Any], values: dict[str, Any]) -> A
         ImportError,
     ) as error:  # ImportError: a Hugging Face field that needs an absent package
         parser.error(str(error))
-
-
-def _option(field: _Field) -> str:
-    return field.name.upper() if field.positional else f"--{field.name}"
-
-
-def _plain(value: Any) -> Any:
-    """The YAML form of a field's value."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -143,3 +143,14 @@ def _match_float(value: Any) -> tuple[bool, Any]:
 
 def _show(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def plain(value: Any) -> Any:
+    """The YAML form of a field's value."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

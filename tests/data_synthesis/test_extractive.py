@@ -68,8 +68,22 @@ def test_the_budget_holds(max_tokens: int) -> None:
     assert count_tokens(summary, None) <= max_tokens
 
 
-def test_a_history_without_a_sentence_gives_nothing() -> None:
-    assert extract(compaction_of("How long?", "ok"), 50, None) == ""
+def test_calls_stand_first_so_that_none_is_repeated() -> None:
+    call = '- search({"query": "Aldermoor bridge length"})'
+    summary = extract(compaction_of("How long is the Aldermoor bridge?", RESULTS), 80, None)
+    assert summary.startswith(call + "\n- ") and summary.count(call) == 1
+    assert extract(compaction_of("How long?", "ok"), 50, None) == call
+
+
+def test_a_call_that_takes_most_of_the_budget_is_left_out() -> None:
+    summary = extract(compaction_of("How long is the Aldermoor bridge?", RESULTS), 40, None)
+    assert "1,204 metres" in summary and "search(" not in summary
+
+
+def test_a_history_without_call_and_sentence_gives_nothing() -> None:
+    compaction = compaction_of("How long?", "ok")
+    compaction.expired.pop(0)
+    assert extract(compaction, 50, None) == ""
 
 
 def test_every_process_takes_the_same_sentences() -> None:
