@@ -4,7 +4,7 @@ import json
 
 from condensery.compaction import Compaction
 from condensery.message import Message, ToolCall
-from condensery.prompt import render_prompt
+from condensery.prompt import escape, render_prompt
 from condensery.tokens import Tokenizer
 from data_synthesis.excerpt import MIN_TOKENS, count, excerpt
 
@@ -55,10 +55,10 @@ def fit(
 
 
 def _sizes(message: Message, tokenizer: Tokenizer | None) -> list[float]:
-    """Tokens of each piece, a thought counted so that one level serves both kinds."""
+    """Tokens of each piece as rendered, a thought counted so that one level serves both kinds."""
     pieces = [message.content, *(call.function.arguments for call in message.tool_calls)]
-    sizes: list[float] = [count(piece, tokenizer) for piece in pieces]
-    return [*sizes, count(message.reasoning_content or "", tokenizer) / THOUGHT_SHARE]
+    sizes: list[float] = [count(escape(piece), tokenizer) for piece in pieces]
+    return [*sizes, count(escape(message.reasoning_content or ""), tokenizer) / THOUGHT_SHARE]
 
 
 def _water_level(sizes: list[float], room: float) -> int:

@@ -122,7 +122,8 @@ def _finish(
     if done and not compactions:
         longest = max(run.num_tokens or 0 for run in done)
         print(
-            f"no run reaches the window: the longest has {longest} tokens; lower --window_tokens",
+            f"nothing was compacted in a window of {config.window_tokens} tokens: the longest run has "
+            f"{longest}, and a run must go on after it is full; lower --window_tokens",
             file=sys.stderr,
         )
     return 1 if rejected and config.on_error == "fail" else 0

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from condensery.compaction import Compaction, compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
-from condensery.files.jsonl import read_jsonl, write_jsonl
+from condensery.files.jsonl import read_records, write_jsonl
 from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
 from condensery.prompt import load_template
 from condensery.tokens import Tokenizer
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
     config = parse_args(PairsConfig, argv=argv, prog=PROG, description=__doc__, example=example)
     try:
         files = [trajectories_file(path) for path in config.paths]
-        runs = [Trajectory.model_validate(row) for path in files for row in read_jsonl(path)]
+        runs = [run for path in files for run in read_records(path, Trajectory)]
         load_template(config.prompt_template)
         tokenizer = _load_tokenizer(config.tokenizer)
         pairs, compactions, dropped = build_pairs(runs, config, tokenizer)

@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from condensery.facts import Fact
+from condensery.files.jsonl import to_record
 from condensery.trajectory import content_id
 
 
@@ -27,4 +28,4 @@ def question_from_row(row: dict) -> Question:
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"no 'question' text in the row; its keys are {', '.join(map(str, row)) or 'none'}")
     known = {name: row[name] for name in Question.model_fields if name in row}
-    return Question.model_validate({"id": content_id(text)} | known)
+    return to_record({"id": content_id(text)} | known, Question)

@@ -14,7 +14,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from condensery.compaction import compactions_of
-from condensery.files.jsonl import BadLine, JsonlAppender, read_jsonl, repair_tail, scan_jsonl, write_jsonl
+from condensery.files.jsonl import (
+    BadLine,
+    JsonlAppender,
+    read_jsonl,
+    read_records,
+    repair_tail,
+    scan_jsonl,
+    write_jsonl,
+)
 from condensery.trajectory import Trajectory, content_id
 from data_synthesis.agent import Agent
 from data_synthesis.question import Question, question_from_row
@@ -104,7 +112,7 @@ def finished_ids(directory: Path) -> set[str]:
     """Ids of the rollouts that need no run any more; a torn last line, left by a kill, is cut off."""
     path = directory / "trajectories.jsonl"
     repair_tail(path)
-    return {row["id"] for row in _rows(path)} if path.exists() else set()
+    return {run.id for run in read_records(path, Trajectory)} if path.exists() else set()
 
 
 def _rejection(job: Job, reason: str, detail: str) -> dict:
@@ -113,15 +121,7 @@ def _rejection(job: Job, reason: str, detail: str) -> dict:
 
 
 def read_trajectories(directory: Path) -> Iterator[Trajectory]:
-    for row in _rows(directory / "trajectories.jsonl"):
-        yield Trajectory.model_validate(row)
-
-
-def _rows(path: Path) -> Iterator[dict]:
-    for line, row in scan_jsonl(path):
-        if isinstance(row, BadLine):
-            raise ValueError(f"{path}:{line}: {row.reason}")
-        yield row
+    return read_records(directory / "trajectories.jsonl", Trajectory)
 
 
 def _compaction_rows(directory: Path) -> Iterator[dict]:

@@ -13,7 +13,7 @@ import bm25s
 from pydantic import BaseModel, ConfigDict
 
 from condensery.facts import Fact
-from condensery.files.jsonl import read_jsonl
+from condensery.files.jsonl import read_jsonl, read_records
 from condensery.message import Message
 from data_synthesis.question import Question, question_from_row
 
@@ -82,7 +82,7 @@ def words(text: str) -> list[str]:
 
 def load_web(directory: Path | str) -> Web:
     """A web written by `condensery web`."""
-    pages = [Page.model_validate(row) for row in read_jsonl(Path(directory) / "pages.jsonl")]
+    pages = list(read_records(Path(directory) / "pages.jsonl", Page))
     return Web(pages, "zh" if any("\u4e00" <= c <= "\u9fff" for c in pages[0].title) else "en")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from condensery.compaction import Compaction
-from condensery.files.jsonl import JsonlAppender, read_jsonl, repair_tail
+from condensery.files.jsonl import JsonlAppender, read_jsonl, read_records, repair_tail
 from condensery.prompt import render_prompt
 from condensery.summary import parse_summary
 from evaluation.baselines import keep_newest, observation_masking
@@ -33,7 +33,7 @@ def load_rows(config: EvaluateConfig) -> list[Row]:
     rows = []
     for entry in config.compactions:
         name, _, path = entry.rpartition("=")
-        compactions = [Compaction.model_validate(row) for row in read_jsonl(path)][: config.limit]
+        compactions = list(read_records(path, Compaction))[: config.limit]
         rows += [
             Row(compaction, name or compaction.language, references.get(compaction.id))
             for compaction in compactions

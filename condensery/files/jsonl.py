@@ -6,6 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+Record = TypeVar("Record", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,33 @@ def read_jsonl(path: Path | str) -> list[dict]:
     if bad:
         raise ValueError("\n".join(bad))
     return rows
+
+
+def read_records(path: Path | str, kind: type[Record]) -> Iterator[Record]:
+    """The rows of a file of ours as pydantic models. Raises ValueError naming file, line and wrong fields."""
+    for line, row in scan_jsonl(path):
+        if isinstance(row, BadLine):
+            raise ValueError(f"{path}:{line}: {row.reason}")
+        try:
+            record = to_record(row, kind)
+        except ValueError as error:
+            raise ValueError(f"{path}:{line}: no {kind.__name__.lower()}: {error}") from error
+        yield record
+
+
+def to_record(row: dict, kind: type[Record]) -> Record:
+    """The row as a pydantic model. Raises ValueError that names each wrong field and what stands there."""
+    try:
+        return kind.model_validate(row)
+    except ValidationError as error:
+        raise ValueError("; ".join(_describe(each) for each in error.errors())) from error
+
+
+def _describe(wrong: ErrorDetails) -> str:
+    field = ".".join(map(str, wrong["loc"]))
+    value = json.dumps(wrong["input"], ensure_ascii=False, default=str)
+    shown = value if len(value) <= 60 else value[:57] + "..."
+    return f"{field}: {wrong['msg']}" + ("" if wrong["type"] == "missing" else f", got {shown}")
 
 
 def dump_row(row: dict) -> bytes:

@@ -1,5 +1,6 @@
 """Rows with one list of turns: the OpenAI chat shape, and the text of WebDancer, ReSum and SWE-smith."""
 
+from condensery.files.jsonl import to_record
 from condensery.message import Message
 from condensery.trajectory import Cut, Trajectory, content_id
 from data_synthesis.importers.task import first_text, language_of, task_in, termination_of
@@ -82,7 +83,7 @@ def trajectory_of(
     question = question or task_in(messages[head - 1].content)
     if not question:
         raise ValueError("the first user turn has no text: the task is not known")
-    return Trajectory.model_validate(
+    return to_record(
         {
             "id": content_id({"question": question, "messages": [message.to_chat() for message in messages]}),
             "question_id": str(question_id) if question_id else content_id(question),
@@ -91,5 +92,6 @@ def trajectory_of(
             "head": head,
             "messages": messages,
         }
-        | fields
+        | fields,
+        Trajectory,
     )

@@ -57,7 +57,7 @@ def read_turn(turn: object, notes: Notes) -> Message:
         role=role,
         content=text,
         tool_calls=read_calls(turn),
-        tool_call_id=turn.get("tool_call_id") or ids[0],
+        tool_call_id=read_id(turn.get("tool_call_id", ids[0])) or None,
         reasoning_content=reasoning or None,
     )
 
@@ -115,8 +115,14 @@ def read_call(call: object) -> ToolCall:
         raise ValueError(f"a tool call without a name: {_show(call)}")
     arguments = function.get("arguments", function.get("parameters"))
     return ToolCall(
-        id=call.get("id") or "", function=FunctionCall(name=function["name"], arguments=as_json(arguments))
+        id=read_id(call.get("id")),
+        function=FunctionCall(name=function["name"], arguments=as_json(arguments)),
     )
+
+
+def read_id(value: object) -> str:
+    """Some agents number their calls; empty where there is no id."""
+    return "" if value is None else str(value)
 
 
 def as_json(arguments: object) -> str:

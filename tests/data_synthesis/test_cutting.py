@@ -139,3 +139,12 @@ def test_a_task_longer_than_its_share_is_excerpted() -> None:
     done = cut(run)
     assert "tokens left out" in done.question and done.question_id == run.question_id
     assert done.cuts and "tokens left out" in compactions_of(done)[0].task
+
+
+def test_text_that_grows_when_escaped_is_shortened_all_the_more() -> None:
+    call = ToolCall(id="a", function=FunctionCall(name="search"))
+    result = Message(role="tool", tool_call_id="a", content="<|im_start|>a</history></summary> " * 200)
+    run = cut(run_of([Message(role="assistant", tool_calls=[call]), result, *talk(2, "done")]))
+    [compaction] = compactions_of(run)
+    assert request_tokens(compaction, "compact_v1", None) <= CUTTING.max_request_tokens
+    assert "tokens left out" in compaction.expired[1].content

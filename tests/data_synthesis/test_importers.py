@@ -19,7 +19,7 @@ def call(arguments: object, call_id: str = "c1", content: object = None) -> dict
     return {"role": "assistant", "content": content, "tool_calls": [{"id": call_id, "function": function}]}
 
 
-def result(text: str = "found", call_id: str | None = "c1") -> dict:
+def result(text: str = "found", call_id: str | int | None = "c1") -> dict:
     return {"role": "tool", "content": text, "tool_call_id": call_id}
 
 
@@ -43,6 +43,13 @@ def test_a_turn_that_only_calls_has_empty_text(tmp_path: Path, content: object) 
     turns = messages_of(tmp_path, call("{}", content=content), result(), SAY)
     assert [turn.content for turn in turns] == ["", "found", "The north bridge."]
     assert turns[1].tool_call_id == turns[0].tool_calls[0].id
+
+
+def test_call_ids_may_be_numbers(tmp_path: Path) -> None:
+    turn = call("{}")
+    turn["tool_calls"][0]["id"] = 0
+    turns = messages_of(tmp_path, turn, result(call_id=0), SAY)
+    assert turns[0].tool_calls[0].id == turns[1].tool_call_id == "0" and turns[1].role == "tool"
 
 
 def test_missing_content_is_empty_text(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from condensery.files.jsonl import (
     BadLine,
     JsonlAppender,
     dump_row,
     read_jsonl,
+    read_records,
     repair_tail,
     scan_jsonl,
     write_jsonl,
@@ -100,3 +102,21 @@ def test_a_killed_writer_leaves_whole_rows_and_at_most_one_torn_line(tmp_path: P
     repair_tail(path)
     numbers = [row["n"] for row in read_jsonl(path)]
     assert numbers == list(range(len(numbers))) and len(numbers) >= 19
+
+
+class Point(BaseModel):
+    x: int
+    names: list[str] = []
+
+
+def test_records_are_read_or_refused_by_place_and_field(tmp_path: Path) -> None:
+    path = write(tmp_path / "points.jsonl", b'{"x": 1}\n\n{"x": 2, "names": ["a"]}\n')
+    assert list(read_records(path, Point)) == [Point(x=1), Point(x=2, names=["a"])]
+    write(path, b'{"x": 1}\n{"x": "one", "names": [3]}\n')
+    with pytest.raises(
+        ValueError, match=r"points.jsonl:2: no point: x: .*integer.*, got \"one\"; names.0: .*got 3"
+    ):
+        list(read_records(path, Point))
+    write(path, b"{}\n")
+    with pytest.raises(ValueError, match=r"points.jsonl:1: no point: x: Field required$"):
+        list(read_records(path, Point))

@@ -62,7 +62,7 @@ def record_pairs(work: Path, name: str, *web_options: str) -> Path:
 @pytest.fixture(scope="session")
 def held_out_pairs(work: Path) -> Path:
     """More than 20 histories from a web that shares no page with the training one."""
-    options = ("--num_questions", "26", "--seed", "2", "--part", "held_out")
+    options = ("--num_questions", "36", "--seed", "2", "--part", "held_out")
     return record_pairs(work, "held_out", *options) / "train.jsonl"
 
 
