@@ -99,7 +99,7 @@ def test_resum_rollout_with_the_served_summarizer(
     accepted = [cut for cut in cuts if cut.get("summary")]
     answered = [rollout for rollout in rollouts if rollout["termination"] == "answer"]
     print(
-        f"{len(answered)} of {len(rollouts)} rollouts answered, {len(accepted)} of {len(cuts)} summaries taken"
+        f"{len(answered)} of {len(rollouts)} rollouts answered; {len(accepted)} of {len(cuts)} summaries used"
     )
     # A summarizer this small confuses facts now and then, which sends the explorer to search for them again.
     assert len(rollouts) == 6 and len(answered) >= 3 and accepted
