@@ -5,11 +5,11 @@ condensery web --output_dir runs/web --num_questions 200 --seed 1
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from condensery.files.config import fail, parse_args
+from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import write_jsonl
 from condensery.files.run_directory import describe_run, open_run_directory
 from data_synthesis.question import Question
@@ -22,36 +22,30 @@ PROG = "condensery web"
 
 @dataclass
 class WebConfig:
-    """Webs of different `part` share no entity; `phrasing: unseen` words every page as no `seen` web does.
+    """How large a web, in which language and words, and how hard."""
 
-    More `facts_per_page` and a smaller share of `misleading` pages make an easier web.
-    """
-
-    output_dir: str
-    num_questions: int = 200
-    num_entities: int = 300
-    language: Literal["en", "zh"] = "en"
-    part: Literal["train", "held_out"] = "train"
-    phrasing: Literal["seen", "unseen"] = "seen"
-    max_hops: int = 4
-    obscure: float = 0.2
-    facts_per_page: int = 2
-    misleading: float = 1.0
-    seed: int = 0
+    output_dir: Path = field(metadata={"help": "where pages and questions go"})
+    num_questions: int = field(default=200, metadata={"help": "how many to ask", "minimum": 1})
+    num_entities: int = field(default=300, metadata={"help": "people, towns, ships, ...", "minimum": 40})
+    language: Literal["en", "zh"] = field(default="en", metadata={"help": "of pages and questions"})
+    part: Literal["train", "held_out"] = field(
+        default="train", metadata={"help": "whose names are taken: the parts share none"}
+    )
+    phrasing: Literal["seen", "unseen"] = field(
+        default="seen", metadata={"help": "unseen: every fact in words that no seen web has"}
+    )
+    max_hops: int = field(default=4, metadata={"help": "facts on the way to an answer", "minimum": 3})
+    obscure: float = field(default=0.2, metadata={"help": "share of questions that describe, not name"})
+    facts_per_page: int = field(default=2, metadata={"help": "more make an easier web", "minimum": 1})
+    misleading: float = field(
+        default=1.0, metadata={"help": "share of the outdated, contradicting, ... pages; less is easier"}
+    )
+    seed: int = field(default=0, metadata={"help": "equal seeds give equal webs"})
 
     def __post_init__(self) -> None:
-        if self.max_hops < 3:
-            raise ValueError(f"max_hops is {self.max_hops}; a chain needs at least 3")
         for name in ("obscure", "misleading"):
             if not 0 <= vars(self)[name] <= 1:
                 raise ValueError(f"{name} is {vars(self)[name]}; it is a share, from 0 to 1")
-        if self.facts_per_page < 1:
-            raise ValueError(f"facts_per_page is {self.facts_per_page}; it must be at least 1")
-        if self.num_questions < 1 or self.num_entities < 40:
-            raise ValueError(
-                f"num_questions is {self.num_questions} and num_entities {self.num_entities}; "
-                "a web needs at least 1 question and 40 entities"
-            )
 
 
 def generate_web(config: WebConfig) -> tuple[list[Page], list[Question]]:
@@ -76,14 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         pages, questions = generate_web(config)
         directory = open_run_directory(config.output_dir)
-    except (ValueError, FileExistsError) as error:
+    except (OSError, ValueError) as error:
         fail(PROG, error)
     write_jsonl(directory / "pages.jsonl", (page.model_dump() for page in pages))
     write_jsonl(directory / "questions.jsonl", (question.model_dump() for question in questions))
     kinds = Counter(page.kind for page in pages)
     describe_run(
-        Path(directory),
-        asdict(config),
+        directory,
+        resolved_config(config),
         counts={"pages": len(pages), "questions": len(questions), "pages_by_kind": dict(kinds)},
     )
     print(f"{directory}: {len(pages)} pages ({', '.join(f'{n} {k}' for k, n in kinds.most_common())}), "

@@ -16,12 +16,14 @@ class ImportConfig:
 
     paths: list[Path] = field(metadata={"positional": True, "help": "log files, or folders of them"})
     output_dir: Path = field(metadata={"help": "where the run goes"})
-    window_tokens: int = field(default=16384, metadata={"help": "the agent's window: where it would compact"})
+    window_tokens: int = field(
+        default=16384, metadata={"help": "the agent's window: where it would compact", "minimum": 1}
+    )
     max_row_tokens: int | None = field(
-        default=None, metadata={"help": "request and summary together; default: the window"}
+        default=None, metadata={"help": "request and summary together; default: the window", "minimum": 1}
     )
     max_summary_tokens: int | None = field(
-        default=None, metadata={"help": "default: an eighth of the row, at least 128"}
+        default=None, metadata={"help": "default: an eighth of the row, at least 128", "minimum": 1}
     )
     teacher: str = field(
         default=AUTHOR, metadata={"help": f"{AUTHOR} (sentences copied, no model), or an endpoint's URL"}
@@ -38,8 +40,8 @@ class ImportConfig:
     tokenizer: str | None = field(
         default=None, metadata={"help": "the student, whose tokens are counted; default: an estimate"}
     )
-    limit: int | None = field(default=None, metadata={"help": "only the first trajectories"})
-    concurrency: int = field(default=16, metadata={"help": "trajectories in work at once"})
+    limit: int | None = field(default=None, metadata={"help": "only the first trajectories", "minimum": 1})
+    concurrency: int = field(default=16, metadata={"help": "trajectories in work at once", "minimum": 1})
     on_error: Literal["fail", "skip"] = field(
         default="fail", metadata={"help": "skip: exit with 0 although rows were rejected"}
     )
@@ -49,7 +51,7 @@ class ImportConfig:
     def __post_init__(self) -> None:
         row = self.max_row_tokens or self.window_tokens
         summary = self.max_summary_tokens or max(128, row // 8)
-        if min(self.window_tokens, self.concurrency, row, summary) < 1 or row < 2 * summary:
+        if row < 2 * summary:
             raise ValueError(
                 f"a row of {row} tokens has no room for a summary of {summary}; raise --max_row_tokens"
             )

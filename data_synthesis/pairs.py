@@ -56,7 +56,7 @@ class PairsConfig:
     dry_run: bool = field(default=False, metadata={"help": "print the data card and write nothing"})
 
     def __post_init__(self) -> None:
-        if self.held_out < 0 or (self.held_out > 1 and self.held_out != int(self.held_out)):
+        if self.held_out < 0 or (self.held_out > 1 and not self.held_out.is_integer()):
             raise ValueError(
                 f"--held_out is {self.held_out:g}; a share below 1, or a whole number of questions"
             )

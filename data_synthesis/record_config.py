@@ -40,16 +40,20 @@ class RecordConfig:
     teacher_api_key_env: str = field(
         default="OPENAI_API_KEY", metadata={"help": "environment variable with the key"}
     )
-    search_results: int = field(default=3, metadata={"help": "pages that a search shows"})
-    snippet_sentences: int = field(default=2, metadata={"help": "sentences that a search shows of a page"})
-    rollouts: int = field(default=1, metadata={"help": "rollouts for each question"})
+    search_results: int = field(default=3, metadata={"help": "pages that a search shows", "minimum": 1})
+    snippet_sentences: int = field(
+        default=2, metadata={"help": "sentences that a search shows of a page", "minimum": 1}
+    )
+    rollouts: int = field(default=1, metadata={"help": "rollouts for each question", "minimum": 1})
     window_tokens: int = field(default=32 * 1024, metadata={"help": "the explorer's context window"})
     share: float = field(
         default=0.9, metadata={"help": "compact when this share of the window (less the reserve) is full"}
     )
     reserve_tokens: int = field(default=1000, metadata={"help": "kept free for the next answer"})
     every_rounds: int | None = field(default=None, metadata={"help": "compact every so many rounds, too"})
-    max_calls: int = field(default=60, metadata={"help": "calls of the explorer's model in one rollout"})
+    max_calls: int = field(
+        default=60, metadata={"help": "calls of the explorer's model in one rollout", "minimum": 1}
+    )
     force_answer: bool = field(
         default=False, metadata={"help": "tell the explorer when its last call has come"}
     )
@@ -59,15 +63,17 @@ class RecordConfig:
     tokenizer: str | None = field(
         default=None, metadata={"help": "counts tokens (default: an estimate that leans high)"}
     )
-    temperature: float = 0.6
-    top_p: float = 0.95
-    max_summary_tokens: int = 4096
+    temperature: float = field(default=0.6, metadata={"help": "of explorer and teacher", "minimum": 0})
+    top_p: float = field(default=0.95, metadata={"help": "of explorer and teacher", "minimum": 0})
+    max_summary_tokens: int = field(
+        default=4096, metadata={"help": "budget of the teacher's answer", "minimum": 1}
+    )
     timeout_seconds: float = field(default=600.0, metadata={"help": "for one call, retries included"})
-    concurrency: int = field(default=8, metadata={"help": "rollouts at a time"})
+    concurrency: int = field(default=8, metadata={"help": "rollouts at a time", "minimum": 1})
     seed: int = field(
         default=0, metadata={"help": "a name for this sample: another seed gives other rollouts other ids"}
     )
-    limit: int | None = field(default=None, metadata={"help": "use the first questions only"})
+    limit: int | None = field(default=None, metadata={"help": "use the first questions only", "minimum": 1})
     dry_run: bool = field(default=False, metadata={"help": "say what would be run, and stop"})
     resume: bool = field(default=False, metadata={"help": "go on with the run in output_dir"})
     on_error: Literal["fail", "skip"] = field(
@@ -85,9 +91,6 @@ class RecordConfig:
                 )
             if given != offline and not model:
                 raise ValueError(f"{role}_model is missing; name the model at {given}")
-        for name in ("rollouts", "concurrency", "max_calls", "max_summary_tokens"):
-            if vars(self)[name] < 1:
-                raise ValueError(f"{name} is {vars(self)[name]}; it must be at least 1")
         window = self.teacher_window_tokens
         if window is not None and window <= self.max_summary_tokens:
             raise ValueError(

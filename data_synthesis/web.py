@@ -82,6 +82,8 @@ def words(text: str) -> list[str]:
 
 def load_web(directory: Path | str) -> Web:
     """A web written by `condensery web`."""
+    if not (Path(directory) / "pages.jsonl").is_file():
+        raise ValueError(f"no web in {directory}: it has no pages.jsonl; `condensery web` writes one")
     pages = list(read_records(Path(directory) / "pages.jsonl", Page))
     return Web(pages, "zh" if any("\u4e00" <= c <= "\u9fff" for c in pages[0].title) else "en")
 

@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     try:
         export(config)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         fail(PROG, error)
     return 0
 

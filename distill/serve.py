@@ -52,6 +52,10 @@ class ServeConfig:
     vllm_args: str = field(default="", metadata={"help": "more arguments of vLLM, in one quoted string"})
     timeout_seconds: float = field(default=900.0, metadata={"help": "how long loading may take"})
 
+    def __post_init__(self) -> None:
+        if not 0 < self.port < 65536:
+            raise ValueError(f"port is {self.port}; it must be from 1 to 65535")
+
 
 def main(argv: list[str] | None = None) -> int:
     config = parse_args(

@@ -33,7 +33,9 @@ class SFTArguments:
     enable_thinking: bool | None = field(
         default=None, metadata={"help": "the thinking switch of hybrid chat templates; stored with the model"}
     )
-    limit: int | None = field(default=None, metadata={"help": "only the first rows of each file"})
+    limit: int | None = field(
+        default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
+    )
     dry_run: bool = field(
         default=False, metadata={"help": "check rows and batches, show a sample, train nothing"}
     )
@@ -61,14 +63,14 @@ def main(argv: list[str] | None = None) -> int:
     )
     try:
         return run(arguments, training, model_config)
-    except (ValueError, FileExistsError) as error:
+    except (OSError, ValueError) as error:
         fail(PROG, error)
 
 
 def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
     from condensery.files.run_directory import open_run_directory
-    from distill.training_run import finish_run, is_finished, start_run
+    from distill.training_run import check_resume, finish_run, is_finished, start_run
     from modeling.loading import load_tokenizer
     from modeling.progress import quiet_unless_terminal
 
@@ -85,8 +87,9 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     if is_finished(output_dir):
         say(f"{output_dir} is finished; nothing to resume")
         return 0
-    checkpoint = start_run(output_dir, arguments, training, model_config)
+    check_resume(output_dir, arguments, training, model_config)
     trainer = build_trainer(training, model_config, tokenizer, datasets)
+    checkpoint = start_run(output_dir, arguments, training, model_config)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     finish_run(trainer, output_dir, arguments, datasets)
     return 0

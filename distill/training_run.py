@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from condensery.files.config import resolved_config
-from condensery.files.run_directory import describe_run, write_json
+from condensery.files.run_directory import describe_run, fingerprint, write_json
 from modeling.checkpoints import check_finite, newest_complete_checkpoint, remove_torn_checkpoints
 
 # What may differ between a run and its continuation without changing a single loss.
@@ -30,42 +30,47 @@ def is_finished(output_dir: Path) -> bool:
     return bool(_read_run(output_dir).get("counts", {}).get("finished"))
 
 
-def start_run(output_dir: Path, *configs: Any) -> Path | None:
-    """Describe the run and return the checkpoint to go on from. Raises ValueError if it is another run's."""
-    config = resolved_config(*configs)
-    config.setdefault("seed", configs[1].seed)
-    config.setdefault("max_length", configs[1].max_length)
-    inputs = [path for path in (config["train_file"], config["eval_file"]) if path]
+def check_resume(output_dir: Path, *configs: Any) -> None:
+    """Raises ValueError if `output_dir` holds a run with other settings or other data."""
     earlier = _read_run(output_dir)
+    if not earlier:
+        return
+    config, inputs = _described(*configs)
+    before = earlier["config"]
+    changed = [
+        f"{key}: {before.get(key)} -> {config.get(key)}"
+        for key in sorted((before.keys() | config.keys()) - MAY_DIFFER)
+        if before.get(key) != config.get(key)
+    ]
+    if earlier["inputs"] != {str(path): fingerprint(path) for path in inputs}:
+        changed.append("the data")
+    if changed:
+        raise ValueError(
+            f"{output_dir} cannot be resumed with other settings ({'; '.join(changed)}); take those of "
+            "its config.yaml, or another --output_dir"
+        )
+
+
+def start_run(output_dir: Path, *configs: Any) -> Path | None:
+    """Describe the run and return the checkpoint to go on from."""
+    config, inputs = _described(*configs)
+    is_resumed = bool(_read_run(output_dir))
     describe_run(output_dir, config, inputs)
-    if earlier:
-        _check_same(earlier, _read_run(output_dir), output_dir)
     (output_dir / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     removed = remove_torn_checkpoints(output_dir)
     checkpoint = newest_complete_checkpoint(output_dir)
-    if earlier:
+    if is_resumed:
         where = f"from {checkpoint}" if checkpoint else "from the start: no complete checkpoint"
         print(f"resuming {where}; {len(removed)} half-written checkpoint(s) removed", file=sys.stderr)
     return checkpoint
 
 
-def _check_same(earlier: dict, now: dict, output_dir: Path) -> None:
-    keys = (earlier["config"].keys() | now["config"].keys()) - MAY_DIFFER
-    before, after = earlier["config"], now["config"]
-    changed = [
-        f"{key}: {before.get(key)} -> {after.get(key)}"
-        for key in sorted(keys)
-        if before.get(key) != after.get(key)
-    ]
-    if earlier["inputs"] != now["inputs"]:
-        changed.append("the data")
-    if changed:
-        write_json(output_dir / "run.json", earlier)
-        raise ValueError(
-            f"{output_dir} cannot be resumed with other settings ({'; '.join(changed)}); take those of "
-            f"its config.yaml, "
-            "or another --output_dir"
-        )
+def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
+    """(all settings in one, data files) as they stand in run.json."""
+    config = resolved_config(*configs)
+    config.setdefault("seed", configs[1].seed)
+    config.setdefault("max_length", configs[1].max_length)
+    return config, [path for path in (config["train_file"], config["eval_file"]) if path]
 
 
 def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dict[str, Any]) -> None:

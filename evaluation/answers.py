@@ -11,6 +11,7 @@ from condensery.compaction import Compaction
 from condensery.files.jsonl import JsonlAppender, read_jsonl, read_records, repair_tail
 from condensery.prompt import render_prompt
 from condensery.summary import parse_summary
+from data_synthesis.pair import Pair
 from evaluation.baselines import keep_newest, observation_masking
 from evaluation.evaluate_config import EvaluateConfig
 
@@ -28,8 +29,8 @@ def load_rows(config: EvaluateConfig) -> list[Row]:
     """Held-out rows in file order. Raises ValueError for an empty set or a row that is no compaction."""
     references = {}
     for path in config.pairs:
-        for pair in read_jsonl(path):
-            references[pair["compaction_id"]] = parse_summary(pair["completion"][0]["content"]).text
+        for pair in read_records(path, Pair):
+            references[pair.compaction_id] = parse_summary(pair.completion[0].content).text
     rows = []
     for entry in config.compactions:
         name, _, path = entry.rpartition("=")

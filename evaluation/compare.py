@@ -92,6 +92,14 @@ def compare(config: EvaluateConfig, directory: Path, rows: list[Row]) -> dict:
     return report
 
 
+def check_models(config: EvaluateConfig) -> None:
+    """Raises ValueError before anything is written if a model is not there or cannot chat."""
+    from modeling.loading import load_tokenizer
+
+    for name in filter(None, [config.base, config.trained]):
+        load_tokenizer(name)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     config = parse_args(
         EvaluateConfig,
@@ -107,12 +115,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             models = " and ".join(filter(None, [config.base, config.trained]))
             print(f"would ask {models} for {len(rows)} summaries each; nothing was started")
             return 0
+        check_models(config)
         directory = open_run_directory(config.output_dir, config.resume)
         check_same_run(directory, resolved_config(config), config.files())
-    except (ValueError, FileExistsError) as error:
+        describe_run(directory, resolved_config(config), config.files(), {"rows": len(rows)})
+        compare(config, directory, rows)
+    except (OSError, ValueError) as error:
         fail(PROG, error)
-    describe_run(directory, resolved_config(config), config.files(), {"rows": len(rows)})
-    compare(config, directory, rows)
     print((directory / "report.md").read_text().split("\n## ")[1].partition("\n")[2].strip())
     print(f"\n{directory / 'report.md'}")
     return 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from condensery.prompt import load_template
 
@@ -25,11 +26,17 @@ class EvaluateConfig:
     prompt_template: str = field(
         default="compact_v1", metadata={"help": "name or file of the template that both are asked with"}
     )
-    max_new_tokens: int = field(default=128, metadata={"help": "budget of an answer, thinking included"})
-    batch_size: int = field(default=8, metadata={"help": "prompts answered at once"})
-    dtype: str = field(default="auto", metadata={"help": "precision: auto, float32, bfloat16, float16"})
+    max_new_tokens: int = field(
+        default=128, metadata={"help": "budget of an answer, thinking included", "minimum": 1}
+    )
+    batch_size: int = field(default=8, metadata={"help": "prompts answered at once", "minimum": 1})
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
+        default="auto", metadata={"help": "precision of the weights; auto: as they are stored"}
+    )
     seed: int = field(default=0, metadata={"help": "of the bootstrap"})
-    limit: int | None = field(default=None, metadata={"help": "only the first rows of each file"})
+    limit: int | None = field(
+        default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
+    )
     dry_run: bool = field(
         default=False, metadata={"help": "read all files, say what would be asked, and stop"}
     )

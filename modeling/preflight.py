@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         rows = read_pairs(config.pairs)
         tokenizer = load_tokenizer(config.model)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         fail(prog, error)
     result = check_rows(rows, tokenizer, config.max_length, config.enable_thinking)
     print(result.report())

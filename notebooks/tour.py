@@ -31,7 +31,7 @@ folder = Path(tempfile.mkdtemp(prefix="condensery-tour-"))
 from data_synthesis.generate_web import WebConfig, generate_web
 from data_synthesis.web import Web
 
-pages, questions = generate_web(WebConfig("-", num_questions=NUM_QUESTIONS, num_entities=120, seed=7))
+pages, questions = generate_web(WebConfig(Path("-"), num_questions=NUM_QUESTIONS, num_entities=120, seed=7))
 web = Web(pages, "en")
 print(questions[0].question, questions[0].constraints, "->", questions[0].answer)
 
@@ -143,7 +143,9 @@ from evaluation.scoring import score_summary
 from modeling.generation import generate
 from modeling.loading import load_model
 
-held_pages, held_questions = generate_web(WebConfig("-", num_questions=4, num_entities=120, part="held_out"))
+held_pages, held_questions = generate_web(
+    WebConfig(Path("-"), num_questions=4, num_entities=120, part="held_out")
+)
 held_web = Web(held_pages, "en")
 held_agent = replace(
     agent, tools=WebTools(held_web), summarizer=OracleTeacher(held_questions), facts_of=held_web.facts_of

@@ -16,6 +16,7 @@ class Field:
     hint: Any
     help: str
     choices: list[Any] | None
+    minimum: int | None
     positional: bool
     ours: bool
     default: Any

@@ -57,7 +57,8 @@ def parse_args(
     """Fill the dataclasses from `argv` (default: sys.argv) and the YAML file it may name.
 
     Returns the instance, or a tuple of them if several classes are given. Wrong input ends the process with
-    status 2; a ValueError raised by a `__post_init__` is reported the same way.
+    status 2; a ValueError raised by a `__post_init__` is reported the same way. A field's metadata may hold
+    `help`, `choices` and `minimum`.
     """
     config_classes = (config_class, *more_classes)
     words = list(sys.argv[1:] if argv is None else argv)
@@ -122,6 +123,7 @@ def _collect_fields(config_classes: Sequence[type[Any]]) -> dict[str, Field]:
                 hint=hints[field.name],
                 help=field.metadata.get("help", ""),
                 choices=field.metadata.get("choices"),
+                minimum=field.metadata.get("minimum"),
                 positional=field.metadata.get("positional", False),
                 ours=_is_ours(config_class, field.name),
                 default=field.default,
@@ -163,6 +165,8 @@ def _convert(parser: OneLineParser, place: str, convert: Any, value: Any, field:
         parser.error(f"{place}{error}")
     if field.choices and converted not in field.choices:
         parser.error(f"{place}expected one of {', '.join(map(str, field.choices))}, got {value!r}")
+    if field.minimum is not None and converted is not None and converted < field.minimum:
+        parser.error(f"{place}expected at least {field.minimum}, got {converted}")
     return converted
 
 

@@ -7,6 +7,7 @@ expected and what came.
 
 import enum
 import json
+import math
 import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -136,9 +137,10 @@ def _match_float(value: Any) -> tuple[bool, Any]:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return False, value
     try:
-        return True, float(value)
+        number = float(value)
     except ValueError:
         return False, value
+    return math.isfinite(number), number
 
 
 def _show(value: Any) -> str:

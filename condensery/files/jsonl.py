@@ -11,6 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+MAX_SHOWN = 4  # wrong fields in one message
 Record = TypeVar("Record", bound=BaseModel)
 
 
@@ -71,7 +72,9 @@ def to_record(row: dict, kind: type[Record]) -> Record:
     try:
         return kind.model_validate(row)
     except ValidationError as error:
-        raise ValueError("; ".join(_describe(each) for each in error.errors())) from error
+        wrong = [_describe(each) for each in error.errors()]
+        more = [f"and {len(wrong) - MAX_SHOWN} more"] if len(wrong) > MAX_SHOWN else []
+        raise ValueError("; ".join(wrong[:MAX_SHOWN] + more)) from error
 
 
 def _describe(wrong: ErrorDetails) -> str:

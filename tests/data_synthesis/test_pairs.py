@@ -149,6 +149,8 @@ def test_building_again_gives_the_same_files(tmp_path: Path) -> None:
         (["run", "--prompt_template", "nope"], "prompt template 'nope' not found"),
         (["uncut"], "no pair: no run has a compaction with an accepted summary"),
         (["torn"], "torn/trajectories.jsonl:1: not JSON"),
+        (["run", "--held_out", "-3"], "--held_out is -3"),
+        (["run", "--held_out", "nan"], "--held_out: expected a number"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(

@@ -177,6 +177,14 @@ def test_command_writes_a_web_that_loads_and_refuses_to_overwrite(tmp_path, caps
     assert "already holds a run" in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as stop:
+        main(["--output_dir", f"{tmp_path}/file/web", "--num_questions", "5", "--num_entities", "60"])
+    message = capsys.readouterr().err
+    assert stop.value.code == 2 and "Not a directory" in message and message.count("\n") == 1
+
+
 def test_question_without_text_names_its_keys():
     with pytest.raises(ValueError, match="no 'question' text in the row; its keys are prompt, answer"):
         question_from_row({"prompt": "x", "answer": "y"})

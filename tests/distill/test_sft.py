@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,3 +172,18 @@ def test_lora_targets_that_match_nothing_are_refused(
     with pytest.raises(SystemExit):
         sft.main([*words, "--lora_target_parameters", "mlp.experts.gate_up_proj", "mlp.expert.down"])
     assert "mlp.expert.down" in capsys.readouterr().err
+
+
+def test_a_model_without_its_weights_leaves_nothing_that_blocks_the_next_try(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = shutil.copytree(tiny_llama, tmp_path / "broken")
+    weights = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(SystemExit) as stopped:
+        sft.main(sft_words("smollm2_cpu.yaml", broken, pairs_file, tmp_path / "run", "--max_steps", "1"))
+    assert stopped.value.code == 2 and f"cannot load {broken}" in capsys.readouterr().err
+    assert (
+        sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--max_steps", "1"))
+        == 0
+    )

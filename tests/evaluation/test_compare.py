@@ -9,6 +9,16 @@ from data_synthesis.generate_web import main as web
 from data_synthesis.record import main as record
 from evaluation.compare import main
 
+PAIR = {
+    "prompt": [{"role": "user", "content": "Summarize."}],
+    "completion": [{"role": "assistant", "content": "<summary>\nHarrow Bridge [p1]\n</summary>"}],
+    "language": "en",
+    "prompt_template": "compact_v1",
+    "author": "oracle",
+    **dict.fromkeys(["prompt_tokens", "completion_tokens", "history_tokens"], 9),
+    **dict.fromkeys(["num_statements", "num_unsupported"], 0),
+}
+
 
 @pytest.fixture
 def held_out(tmp_path):
@@ -21,10 +31,9 @@ def held_out(tmp_path):
     write_jsonl(
         tmp_path / "pairs.jsonl",
         (
-            {
-                "compaction_id": row["id"],
-                "completion": [{"content": "<summary>\nHarrow Bridge [p1]\n</summary>"}],
-            }
+            PAIR
+            | {name: row[name] for name in ("trajectory_id", "question_id", "index")}
+            | {"id": f"pair-{row['id']}", "compaction_id": row["id"]}
             for row in rows
         ),
     )
@@ -94,6 +103,7 @@ def test_a_dry_run_writes_nothing(held_out, capsys):
         (["--compactions", "nowhere.jsonl", "--base", "x", "--output_dir", "o"], "no file nowhere.jsonl"),
         (["--compactions", __file__, "--output_dir", "o"], "nothing to compare"),
         (["--compactions", __file__, "--base", "x", "--output_dir", "o"], "not JSON"),
+        (["--compactions", __file__, "--base", "x", "--output_dir", "o", "--batch_size", "0"], "at least 1"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(arguments, message, capsys, tmp_path, monkeypatch):
@@ -103,3 +113,19 @@ def test_bad_input_is_one_line_and_status_2(arguments, message, capsys, tmp_path
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("base", "pairs", "message"),
+    [
+        ("/nowhere", "pairs.jsonl", "no model folder /nowhere"),
+        ("b", "record/run.json", "run.json:1: not JSON"),
+    ],
+)
+def test_what_cannot_be_compared_is_found_before_anything_is_written(held_out, base, pairs, message, capsys):
+    compactions = f"{held_out}/record/compactions.jsonl"
+    options = ["--pairs", f"{held_out}/{pairs}", "--output_dir", f"{held_out}/o"]
+    with pytest.raises(SystemExit) as stop:
+        main(["--compactions", compactions, "--base", base, *options])
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+    assert not (held_out / "o").exists()

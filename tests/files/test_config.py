@@ -16,7 +16,8 @@ from condensery.files.config import parse_args, resolved_config
 class StageConfig:
     paths: list[Path] = field(metadata={"positional": True, "help": "input files"})
     output_dir: Path = field(metadata={"help": "where the run goes"})
-    window: int = 4096
+    window: int = field(default=4096, metadata={"minimum": 1})
+    share: float = 0.5
     rate: float | None = None
     on_error: Literal["stop", "skip"] = "stop"
     resume: bool = False
@@ -26,8 +27,8 @@ class StageConfig:
     extra: dict[str, int] | str | None = None
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ValueError(f"window is {self.window}; it must be at least 1")
+        if self.share > 1:
+            raise ValueError(f"share is {self.share}; it must be at most 1")
 
 
 def parse(*argv: str) -> StageConfig:
@@ -66,7 +67,9 @@ def test_config_file_is_read_and_overridden(tmp_path: Path, spelling: list[str])
         ("budgets: [1, x]", "budgets: expected a list (each item a whole number)"),
         ("window: 1\nwindow: 2", "key given twice: window"),
         ("- a", "expected `field: value` lines"),
-        ("window: 0", "window is 0; it must be at least 1"),
+        ("window: 0", "window: expected at least 1, got 0"),
+        ("share: 2", "share is 2.0; it must be at most 1"),
+        ("rate: .nan", "rate: expected a number"),
     ],
 )
 def test_bad_yaml_is_one_line_with_place_and_fix(
