@@ -29,9 +29,14 @@ SENTENCE_END = re.compile(
 NUMBER = re.compile(r"(?<![\w.-])\d{4}-\d{2}-\d{2}(?![\w-])|(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 CJK_NUMBER = re.compile(r"(?<![\da-z.])\d+(?:\.\d+)?")
 QUOTE = re.compile(r"[\"“「『]([^\"”」』\n]{3,})[\"”」』]")
-# Paths, URLs, snake_case, CamelCase, codes with digits: what must be copied to the letter to be of use.
+# What must be copied to the letter to be of use. Each form starts where nothing of its own kind stands before
+# it: tried at every character, a blob of 100,000 would take minutes.
 IDENTIFIER = re.compile(
-    r"https?://[^\s)\]>\"']+|(?:[\w.-]*/)+[\w.-]+|\b[a-zA-Z]\w*_\w+\b|\b[a-z]+[A-Z]\w*\b|(?<!\d,)\b(?!\d+(?:st|nd|rd|th)\b)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"
+    r"https?://[^\s)\]>\"']+"
+    r"|(?<![\w./-])(?:[\w.-]*/)+[\w.-]+"  # paths
+    r"|\b[a-zA-Z]\w*_\w+\b"  # snake_case
+    r"|\b[a-z]+[A-Z]\w*\b"  # camelCase
+    r"|(?<!\d,)(?<![\w-])(?!\d+(?:st|nd|rd|th)\b)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"  # codes with digits
 )
 NAME = re.compile(r"\b[A-Z][\w’'-]+(?: (?:of |de |the |van |von )?[A-Z][\w’'-]+)+")
 

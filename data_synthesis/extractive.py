@@ -34,7 +34,7 @@ CALLS_SHARE = 1 / 3  # of the summary, at most, for calls
 URL = re.compile(r"https?://(?:[^\s()\[\]<>\"'，。、）]|\([^\s()]*\))+(?<![.,;:])")
 WORD = re.compile(r"[a-z0-9][a-z0-9'_.-]*[a-z0-9]|[a-z0-9]")
 MARKUP = re.compile(r"^(?:[#>*•\-]+\s+|\d+[.)]\s+|\[\d+\]\s+)+|\*\*|`")
-LINK = re.compile(rf"\[([^\]]*)\]\({URL.pattern}\)")
+LINK = re.compile(rf"\[([^\[\]]*)\]\({URL.pattern}\)")
 NOISE = re.compile(
     r"^(?:date published|source|observation|web results|a google search for)\b|^\[\.\.\. \d+ tokens left out",
     re.I,

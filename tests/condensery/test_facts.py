@@ -107,3 +107,9 @@ def test_values_are_what_is_right_or_wrong_to_the_letter() -> None:
     found = values_in('On 3 May 1921 user_id 7 of fooBar read "all of it" in src/main.py')
     for value in ("1921-05-03", "7", "user_id", "fooBar", "all of it", "src/main.py"):
         assert value in found
+
+
+@pytest.mark.parametrize("piece", ["-", ".", "1", "a-", "a.", "a_", "Aa", "a/", "年", "[", "Aa "])
+def test_a_blob_of_any_kind_is_read_in_one_pass(piece: str) -> None:
+    """A pattern that starts anew at every character would hang here for minutes."""
+    values_in(piece * 200_000)
