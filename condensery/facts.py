@@ -36,7 +36,7 @@ IDENTIFIER = re.compile(
     r"|(?<![\w./-])(?:[\w.-]*/)+[\w.-]+"  # paths
     r"|\b[a-zA-Z]\w*_\w+\b"  # snake_case
     r"|\b[a-z]+[A-Z]\w*\b"  # camelCase
-    r"|(?<!\d,)(?<![\w-])(?!\d+(?:st|nd|rd|th)\b)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"  # codes with digits
+    r"|(?<!\d,)(?<![\w-])(?!\d+(?:st|nd|rd|th)\b)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"  # codes
 )
 NAME = re.compile(r"\b[A-Z][\w’'-]+(?: (?:of |de |the |van |von )?[A-Z][\w’'-]+)+")
 
