@@ -52,6 +52,7 @@ class Endpoint:
         body: dict[str, Any] = {"model": self.model, "messages": messages} | self.sampling | sampling
         if tools:
             body["tools"] = tools
+        # Made here, inside the loop that will wait on it.
         self._slots = self._slots or asyncio.Semaphore(self.max_concurrency)
         async with self._slots:
             return await self._with_retries(body)

@@ -137,6 +137,7 @@ def unsupported(summary: str, history: str, subjects: Iterable[str] = ()) -> tup
 
 
 def _is_grounded(value: str, statement: str, units: list[str], subjects: list[str]) -> bool:
+    # A true number next to the wrong name is an invention, so the sentence that holds it must hold the name.
     about = [name for name in subjects if contains(statement, name)]
     holding = [unit for unit in units if contains(unit, value)]
     if not about or any(contains(name, value) or contains(value, name) for name in about):

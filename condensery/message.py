@@ -50,6 +50,7 @@ def closed_positions(messages: list[Message]) -> list[int]:
     positions = [0]
     open_ids: list[str] = []
     for position, message in enumerate(messages, start=1):
+        # Once per result: an id that is used twice needs two answers.
         if message.role == "tool" and message.tool_call_id in open_ids:
             open_ids.remove(message.tool_call_id)
         open_ids += [call.id for call in message.tool_calls]

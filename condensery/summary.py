@@ -64,6 +64,7 @@ def parse_summary(
 def _after_thinking(content: str) -> tuple[str, Failure | None]:
     """What follows the last `</think>`; where the chat template opened the thinking, it only closes."""
     _, closed, answer = content.rpartition("</think>")
+    # A thought that never closes swallows whatever follows, a summary block too.
     if "<think>" in answer.split("<summary>")[0]:
         return answer, "unclosed_thinking"
     if closed and not answer.strip():
@@ -93,6 +94,7 @@ def _outermost_block(answer: str) -> Summary:
         return Summary(failure="tool_call" if TOOL_CALL.search(answer) else "no_block")
     if len(blocks) > 1:
         return Summary(failure="two_blocks")
+    # Inside the block a quoted call is text; outside it the model meant to act.
     if TOOL_CALL.search(outside + answer[outside_start:]):
         return Summary(failure="tool_call")
     return _read_block(blocks[0])

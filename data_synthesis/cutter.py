@@ -51,6 +51,7 @@ async def cut_all(
                     out.append(cut.model_dump(exclude_none=True))
             progress.update()
 
+        # Tasks for all, slots for a few: a slow teacher answer holds up nothing but its own run.
         with tqdm(total=len(todo), unit="run", desc="import", disable=None) as progress:
             await asyncio.gather(*map(work, todo))
     return failed

@@ -56,6 +56,7 @@ async def cut_trajectory(trajectory: Trajectory, cutting: Cutting, summarize: Su
     """
     sizes = [cutting.count(render_history([message])) for message in trajectory.messages]
     run = _shorten_task(trajectory, cutting).model_copy(update={"cuts": [], "num_tokens": sum(sizes)})
+    # The agent that wrote this log was compacted already: its own summaries are the real ones.
     if trajectory.cuts:
         for cut in trajectory.cuts:
             run = _fit_history(run, cut.position, cutting)
@@ -66,6 +67,7 @@ async def cut_trajectory(trajectory: Trajectory, cutting: Cutting, summarize: Su
         compaction = compaction_of(run, position)
         cut = await summarize(compaction)
         num_tokens = cutting.count(cut.summary or "")
+        # Never cut to size: half a summary teaches to stop in the middle.
         if num_tokens > cutting.max_summary_tokens:
             raise RowTooLong(f"a summary of {num_tokens} tokens; raise --max_summary_tokens")
         run = run.model_copy(update={"cuts": [*run.cuts, cut.model_copy(update={"position": position})]})
@@ -101,6 +103,7 @@ def _fit_latest(run: Trajectory, position: int, cutting: Cutting) -> tuple[Traje
     if _fits(run, position, cutting):
         return _fit_history(run, position, cutting), position
     start = run.cuts[-1].position if run.cuts else run.head
+    # What fits grows with every turn left out, so the last fitting position can be bisected.
     closed = [p for p in closed_positions(run.messages) if start < p < position] or [position]
     num_fitting = bisect_left(closed, True, key=lambda p: not _fits(run, p, cutting))
     last = closed[max(num_fitting - 1, 0)]

@@ -79,6 +79,7 @@ def extract(compaction: Compaction, max_tokens: int, tokenizer: Tokenizer | None
         units.remove(best)
         if count_tokens(write_out(calls, [*chosen, best]), tokenizer) <= max_tokens:
             chosen.append(best)
+        # What is left of the budget is tried with shorter units, but not to the last token.
         elif count_tokens(write_out(calls, chosen), tokenizer) > 0.8 * max_tokens:
             break
     return write_out(calls, chosen)

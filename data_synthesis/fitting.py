@@ -36,6 +36,7 @@ def fit(
     messages, num_removed = compaction.expired, 0
     sizes = [size for message in messages for size in _sizes(message, tokenizer)]
     room = sum(sizes)
+    # Excerpts come out a little under or over their level (marks, escapes), hence measured and tried again.
     while over > 0:
         room -= over
         level = _water_level(sizes, room)

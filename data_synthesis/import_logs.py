@@ -104,6 +104,7 @@ def _finish(
     failed: list[Rejected],
 ) -> int:
     """Everything that follows from the logs and the finished rows, whether this run was resumed or not."""
+    # With another --limit than before the file may hold runs that this one was not asked for.
     wanted = {run.id for run in trajectories}
     rows = [row for row in read_jsonl(directory / "trajectories.jsonl") if row["id"] in wanted]
     done = [Trajectory.model_validate(row) for row in rows]

@@ -85,6 +85,7 @@ def build_pair(
     num_history, num_summary = count_tokens(history, tokenizer), count_tokens(parsed.text, tokenizer)
     if num_summary >= num_history:
         return drop(compaction, "no_gain", f"{num_summary} tokens for a history of {num_history}")
+    # By script only: English names in a Chinese summary are no reason to drop it.
     written_in = language_of(NAMES.sub("", parsed.text))
     if (written_in in CJK_LANGUAGES) != (compaction.language in CJK_LANGUAGES):
         return drop(compaction, "other_language", f"{written_in}, the task is in {compaction.language}")

@@ -84,6 +84,7 @@ async def record(
     """Run the jobs that have no finished rollout yet, `concurrency` at a time."""
     done = finished_ids(directory)
     todo = iter([job for job in jobs if job.id not in done])
+    # Failed rollouts are run again now, so that only failures of this attempt may stand in the file.
     write_jsonl(directory / "rejected.jsonl", rejected_questions)
     with (
         JsonlAppender(directory / "trajectories.jsonl") as trajectories,

@@ -118,10 +118,12 @@ class _Run:
         rounds_since = self.rounds - self.last_cut_round
         if not compaction_due(num_tokens, limits.budget_tokens, rounds_since, limits.every_rounds):
             return None
+        # A cut inside an open call would leave an orphan that no chat template renders.
         start = max([self.trajectory.head, *(cut.position for cut in cuts if cut.summary is not None)])
         position = closed_positions(self.trajectory.messages)[-1]
         if self.agent.summarizer is None or position <= start:
             return "token_limit" if is_full else None
+        # A summarizer that has just failed twice is left alone for a while, unless there is no room to wait.
         if self.rounds < self.ask_again_round and not is_full:
             return None
         if not await self._compact(position, num_tokens):
@@ -138,6 +140,7 @@ class _Run:
         self._learn_facts()
         for _ in range(2):
             cut, error = await ask_summary(self.agent, self.trajectory, position, num_tokens, self.record)
+            # Who refuses this request will refuse it again: repeating the run would bring nothing.
             self.error = None if error and error.kind in REFUSALS else error
             self.trajectory.cuts.append(cut)
             if cut.summary is not None:
@@ -148,6 +151,7 @@ class _Run:
         """Put the model's turn into the trace and carry out its calls; without any, it is the answer."""
         messages, message = self.trajectory.messages, reply.message
         messages.append(message)
+        # Every call gets its result, also beside an unreadable one: histories are cut where none is open.
         for call in message.tool_calls:
             text = await self._call_tool(call.function.name, call.function.arguments)
             messages.append(Message(role="tool", content=text, tool_call_id=call.id))

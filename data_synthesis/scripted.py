@@ -26,12 +26,14 @@ async def scripted_explorer(question: Question, messages: list[Message]) -> Repl
     forms = load_vocabulary(question.language)
     visible = "\n".join(message.content for message in messages)
     calls = "\n".join(call.function.arguments for message in messages for call in message.tool_calls)
+    # Seeded by what is seen, so that a run that is made again says the same.
     rng = random.Random(f"{question.id} {len(visible)}")
     for fact in question.facts or []:
         if fact.stands_in(visible):
             continue
         query = query_for(fact)
         page = f"{fact.source}"
+        # In the visible text, too: a summary that names the query as tried keeps it from being typed again.
         if query not in calls and query not in visible:
             known = contains(question.question, fact.subject) or contains(visible, fact.subject)
             thought = rng.choice(forms["thoughts" if known else "identify"])

@@ -59,6 +59,8 @@ def _candidates(shingles: dict[str, Shingles]) -> set[tuple[str, str]]:
     holders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     pairs: set[tuple[str, str]] = set()
     for question, runs in shingles.items():
+        # Prefix filtering: sets overlap by SIMILAR only if they share one of so many of their rarest runs,
+        # which few others hold. All pairs would be quadratic in the questions.
         rarest = sorted(runs, key=lambda run: (frequency[run], run))
         for run in rarest[: len(runs) - math.ceil(SIMILAR * len(runs)) + 1]:
             pairs.update((other, question) for other in holders[run])

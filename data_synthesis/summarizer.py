@@ -42,6 +42,7 @@ async def ask_summary(
         log(row | {"failure": cut.failure} | error_row(error))
         return cut, error
     summary = read_summary(reply)
+    # Measured on the whole request, where task and framing are counted on both sides.
     if summary.text is not None:
         summary = check_gain(summary, _tokens_with(agent, trajectory, cut, summary.text), num_tokens)
     cut.summary, cut.failure, cut.raw = summary.text, summary.failure, reply.message.content

@@ -137,11 +137,13 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     model: Any = load_model(str(config.checkpoint), "float32", device_map=device_map())
     trained = fixed_logprobs(model, pairs)
     num_expected = num_trained_tensors(model)
+    # Compared with the adapter on its base, before the merge: a wrong merge is what the proof looks for.
     if is_adapter:
         model = model.merge_and_unload(safe_merge=True)
     model.generation_config.eos_token_id = stop_ids(model, tokenizer)
     model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    # The export is loaded from its folder alone, as a server will load it.
     del model
 
     exported_model = load_model(str(folder), "float32", device_map=device_map())

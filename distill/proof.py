@@ -37,10 +37,9 @@ class Proof:
     def __str__(self) -> str:
         return (
             f"trained against exported: max {self.max_drift:.1e}, mean {self.mean_drift:.1e}; exported "
-            f"against "
-            f"base: max {self.max_change:.2f}, mean {self.mean_change:.3f} nats over {self.num_tokens} "
-            f"tokens; "
-            f"{self.num_changed_tensors} of {self.num_expected_tensors} trained tensors changed"
+            f"against base: max {self.max_change:.2f}, mean {self.mean_change:.3f} nats over "
+            f"{self.num_tokens} tokens; {self.num_changed_tensors} of {self.num_expected_tensors} trained "
+            "tensors changed"
         )
 
     def check(self) -> None:

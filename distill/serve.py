@@ -96,6 +96,7 @@ def running_server(config: ServeConfig) -> Iterator[subprocess.Popen]:
 def vllm_command(config: ServeConfig) -> list[str]:
     """What `vllm serve` runs: in the CPU build the command misses its own version, the module does not."""
     card = read_card(config.model)
+    # Agents name the model by whatever path they were given.
     names = dict.fromkeys([str(config.model), str(config.model.resolve()), config.model.name])
     window = config.max_model_len or min(model_window(config.model), MAX_WINDOW)
     command = [config.python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(config.model)]

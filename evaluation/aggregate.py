@@ -46,6 +46,7 @@ def ratio_with_interval(
     if sum(denominators) == 0:
         return None, None
     top, bottom = np.array(numerators, float), np.array(denominators, float)
+    # Whole rows are drawn: statements of one summary are not independent of each other.
     picks = np.random.default_rng(seed).integers(0, len(top), (NUM_RESAMPLES, len(top)))
     sums = bottom[picks].sum(axis=1)
     ratios = top[picks].sum(axis=1)[sums > 0] / sums[sums > 0]

@@ -23,6 +23,7 @@ def observation_masking(compaction: Compaction, max_tokens: int, tokenizer: Toke
     masked = list(messages)
     for i in tool_positions:
         masked[i] = messages[i].model_copy(update={"content": PLACEHOLDER})
+    # From the newest back, as an agent forgets.
     for i in reversed(tool_positions):
         trial = [*masked[:i], messages[i], *masked[i + 1 :]]
         if count_tokens(render_history(trial), tokenizer) > max_tokens:

@@ -29,8 +29,7 @@ def check_targets_trainable(model: nn.Module, targets: list[str]) -> None:
     if missing:
         raise ValueError(
             f"--lora_target_parameters {', '.join(missing)} match nothing in this model; a mixture's "
-            f"experts are "
-            "named like mlp.experts.gate_up_proj"
+            "experts are named like mlp.experts.gate_up_proj"
         )
 
 
@@ -52,4 +51,5 @@ class CheckTargetsLearn(TrainerCallback):
                 raise ValueError(
                     f"--lora_target_parameters {target} get no gradient in step {state.global_step}"
                 )
+        # Once is enough, and gradients are not looked at again.
         self.targets = []

@@ -18,9 +18,8 @@ class BatchPlan:
         epochs = self.num_steps * size / self.num_rows
         return (
             f"{self.num_rows} pairs; a step sees {size} = {self.per_device} per device x "
-            f"{self.num_processes} "
-            f"process(es) x {self.gradient_accumulation_steps} accumulated; {self.num_steps} steps = "
-            f"{epochs:.2f} epochs"
+            f"{self.num_processes} process(es) x {self.gradient_accumulation_steps} accumulated; "
+            f"{self.num_steps} steps = {epochs:.2f} epochs"
         )
 
 

@@ -71,6 +71,7 @@ def render_pair(
     whole = render_text(tokenizer, prompt + completion, enable_thinking, add_generation_prompt=False)
     if not whole.startswith(before):
         raise PrefixError(f"the chat template does not continue the prompt, which ends {before[-60:]!r}")
+    # Two calls: in one, a token could span the border, and the server would feed another prompt.
     prefix = tokenizer.encode(before, add_special_tokens=False)
     answer = tokenizer.encode(whole[len(before) :], add_special_tokens=False)
     return RenderedPair(prefix + answer[: _end(tokenizer, answer)], len(prefix))

@@ -48,7 +48,6 @@ def check_finite(model: nn.Module) -> None:
     broken = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if broken:
         raise ValueError(
-            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was "
-            f"saved. Lower "
-            "--learning_rate, or train with --dtype float32"
+            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved. "
+            "Lower --learning_rate, or train with --dtype float32"
         )

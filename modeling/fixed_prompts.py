@@ -14,8 +14,7 @@ FIXED_PAIRS: list[tuple[str, str]] = [
     ),
     (
         "Summarize the history.\n[assistant] search('Kestrel engine power')\n[tool] [p7] Kestrel engine: "
-        "240 kW, "
-        "not 204 kW as an older page says.\nTask: What is the power of the Kestrel engine?",
+        "240 kW, not 204 kW as an older page says.\nTask: What is the power of the Kestrel engine?",
         "Kestrel engine: 240 kW [p7]; an older page says 204 kW: conflict, p7 is newer.",
     ),
     (

@@ -70,6 +70,7 @@ def _complete(
     temperature: float,
     top_p: float,
 ) -> list[Generation]:
+    # Padded on the left: a decoder continues what stands last.
     width = max(len(ids) for ids in batch)
     pad = stop_ids(model, tokenizer)[0]
     input_ids = torch.tensor(

@@ -69,8 +69,7 @@ def load_tokenizer(name_or_path: str, revision: str | None = None) -> PreTrained
     if tokenizer.chat_template is None:
         raise ValueError(
             f"{name_or_path} has no chat template; use an instruction-tuned model, or save a "
-            f"chat_template.jinja "
-            "beside its tokenizer"
+            "chat_template.jinja beside its tokenizer"
         )
     return tokenizer
 

@@ -67,6 +67,7 @@ def parse_args(
     given = vars(parser.parse_args(words))
     config_path = given.pop("config", None)
     values = _read_yaml(parser, Path(config_path), fields) if config_path else {}
+    # After the file, so that the command line wins.
     for name, text in given.items():
         values[name] = _convert(
             parser, f"{option_name(fields[name])}: ", field_types.convert_text, text, fields[name]

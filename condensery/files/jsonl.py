@@ -132,6 +132,7 @@ def repair_tail(path: Path | str) -> int:
         torn = data[data.rfind(b"\n") + 1 :]
         if not torn:
             return 0
+        # The row is whole, only its newline was lost: cutting it would lose a finished rollout.
         if isinstance(_parse(torn), dict):
             file.write(b"\n")
             return 0

@@ -32,6 +32,7 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
         yield BadRow(0, "the file is empty")
         return
     whole = _parse(data)
+    # Only what is no single document is read by lines: an indented one has line breaks, too.
     if isinstance(whole, str) and b"\n" in data.strip():
         rows = list(_read_lines(data))
         values = [row.value for row in rows if isinstance(row, Row)]
@@ -62,7 +63,7 @@ def _parse(data: bytes) -> Row | str:
         return Row(1, json.loads(data.decode("utf-8")))
     except UnicodeDecodeError as error:
         return f"not UTF-8 at byte {error.start}"
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
         return f"not JSON: {error}"
 
 

@@ -74,6 +74,7 @@ def _read(row: Row | BadRow, path: Path, notes: Notes) -> Trajectory | Rejected:
     value = {"messages": row.value} if isinstance(row.value, list) else row.value
     if not isinstance(value, dict):
         return Rejected(str(path), row.line, "unknown_shape", f"a JSON {type(value).__name__}, not an object")
+    # Of this row alone: a row that is rejected half-way must not leave its notes in the counts.
     own = Notes()
     try:
         trajectory = _translate(_whole_characters(value, own), own)

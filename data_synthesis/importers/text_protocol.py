@@ -29,7 +29,8 @@ def read_text_call(message: Message, notes: Notes) -> Message:
         calls.append(call)
         return ""
 
-    rest = EMPTY_CALL.sub("", FUNCTION.sub(take, message.content))  # some models wrap the one in the other
+    # <function=...> first: where a model wraps it in <tool_call>, the wrapper is empty afterwards.
+    rest = EMPTY_CALL.sub("", FUNCTION.sub(take, message.content))
     rest = TOOL_CALL.sub(take, rest)
     return message.model_copy(update={"content": rest.strip(), "tool_calls": [*message.tool_calls, *calls]})
 

@@ -52,6 +52,7 @@ def read_turn(turn: object, notes: Notes) -> Message:
     tagged, text = split_thinking(text) if role == "assistant" else ("", text)
     given = turn.get("reasoning_content") or turn.get("reasoning")
     reasoning = "\n".join(filter(None, [given if isinstance(given, str) else "", thinking, tagged]))
+    # SWE-agent keeps a list with one id.
     ids = turn.get("tool_call_ids") or [None]
     return Message(
         role=role,
@@ -155,6 +156,7 @@ def pair_results(messages: list[Message], notes: Notes) -> list[Message]:
             call.id = call.id or f"call_{position}_{number}"
             open_calls.append((position, call))
     for position, call in open_calls:
+        # Calls that end the run may stay open: nothing after them is ever cut.
         if any(later.role in ("user", "assistant") for later in messages[position + 1 :]):
             notes["call_without_result"] += 1
             _write_out(messages[position], call)
