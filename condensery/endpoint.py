@@ -62,9 +62,10 @@ class Endpoint:
 
         A server that does not list the model (an alias, or no `/models` at all) is asked for one token.
         """
+        models = self._open().models.with_raw_response
         try:
             async with asyncio.timeout(timeout_seconds):
-                listed = (await self._open().models.with_raw_response.list()).http_response.json()
+                listed = (await models.list()).http_response.json()
             if isinstance(listed, dict) and self.model in [model["id"] for model in listed.get("data") or []]:
                 return
         except Exception as error:
@@ -78,6 +79,7 @@ class Endpoint:
                 raise
 
     async def _with_retries(self, body: dict[str, Any]) -> Reply:
+        self._open()  # importing the client may take seconds, which are not the server's
         started = time.monotonic()
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self.max_attempts)
@@ -95,10 +97,10 @@ class Endpoint:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _once(self, body: dict[str, Any], timeout_seconds: float, attempts: int) -> Reply:
+        create = self._open().chat.completions.with_raw_response.create
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
-                create = self._open().chat.completions.with_raw_response.create
                 # As `extra_body`, servers' own settings (top_k, min_p, ...) pass too.
                 raw = await create(model=self.model, messages=body["messages"], extra_body=body)
                 completion = raw.http_response.json()

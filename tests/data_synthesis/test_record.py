@@ -252,7 +252,7 @@ def test_wrong_input_is_one_line_and_nothing_is_started(
     assert "window_tokens is 900" in complaint("--window_tokens", "900")
     assert "prompt template 'mine' not found" in complaint("--prompt_template", "mine")
     assert "holds the request and the summary" in complaint("--teacher_window_tokens", "4096")
-    assert "rollouts is 0" in complaint("--rollouts", "0")
+    assert "--rollouts: expected at least 1" in complaint("--rollouts", "0")
     assert "nowhere.jsonl" in complaint(questions=tmp_path / "nowhere.jsonl")
     assert "it is empty" in complaint("--web", web, questions=empty)
     assert "line 1: no 'question' text in the row; its keys are prompt" in complaint(
