@@ -109,6 +109,7 @@ def training_stages(
         "export": ["export", "--checkpoint", f"{run}/sft"],
         "evaluation": [
             *("evaluate", "--base", BASE, "--trained", f"{run}/export", "--dtype", "bfloat16"),
+            *("--batch_size", "24"),  # a step of decoding costs little more than with 8
             *("--prompt_template", TEMPLATE),
             *("--compactions", *compactions, "--pairs", *references),
             *("--log_history", f"{run}/sft/log_history.json"),

@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import time
+import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,14 @@ TOO_LONG = re.compile(
     r"|(?:prompt|input|request) is too (?:long|large)|too many (?:input )?tokens",
     re.IGNORECASE,
 )
+
+
+def is_url(text: str) -> bool:
+    try:
+        url = urllib.parse.urlsplit(text)
+    except ValueError:  # brackets that do not close
+        return False
+    return url.scheme in ("http", "https") and bool(url.hostname)
 
 
 @dataclass

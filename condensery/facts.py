@@ -65,14 +65,21 @@ class Fact(BaseModel):
         )
 
 
-@lru_cache(maxsize=4096)
 def normalize(text: str) -> str:
     """One surface form: NFKC, lower case, dates as YYYY-MM-DD, digits without thousands separators."""
+    # Sentences and values come again and again; of whole histories only the present one does.
+    return _normalize_short(text) if len(text) < 2000 else _normalize_long(text)
+
+
+def _normalize(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
     for form in DATE_FORMS:
         text = form.sub(_iso_date, text)
     text = re.sub(r"(?<=\d)[,\u00a0\u202f'](?=\d{3}(?!\d))", "", text)
     return re.sub(r"[ \t]+", " ", text)
+
+
+_normalize_short, _normalize_long = lru_cache(maxsize=4096)(_normalize), lru_cache(maxsize=2)(_normalize)
 
 
 def _iso_date(match: re.Match[str]) -> str:

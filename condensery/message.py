@@ -4,19 +4,29 @@ Importers translate into it at the border. Call arguments stay the JSON text tha
 calls with different keys come back from any file exactly as they went in.
 """
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 Role = Literal["system", "user", "assistant", "tool"]
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def whole_characters(text: str) -> str:
+    """Halves of characters (a log cut inside an emoji) become U+FFFD: no tokenizer or encoder takes them."""
+    return LONE_SURROGATE.sub("\ufffd", text)
+
+
+Whole = Annotated[str, AfterValidator(whole_characters)]
 # A turn that only calls tools has `content: null` in most logs; the word "None" must never reach a prompt.
-Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+Text = Annotated[Whole, BeforeValidator(lambda value: "" if value is None else value)]
 
 
 class FunctionCall(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    name: str
-    arguments: str = "{}"
+    name: Whole
+    arguments: Whole = "{}"
 
 
 class ToolCall(BaseModel):
@@ -34,7 +44,7 @@ class Message(BaseModel):
     content: Text = ""
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
-    reasoning_content: str | None = None
+    reasoning_content: Whole | None = None
 
     def to_chat(self) -> dict:
         """The dict that chat templates and endpoints take: absent keys instead of empty ones."""

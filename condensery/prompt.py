@@ -11,10 +11,12 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
+import jinja2.meta
 
 from condensery.compaction import Compaction
 from condensery.message import Message
 
+SLOTS = {"task", "last_summary", "history", "retained"}
 PROMPTS = Path(__file__).parent / "prompts"
 
 # Tags that our templates, the text protocols and the common chat formats give a meaning to.
@@ -51,7 +53,22 @@ def load_template(name_or_path: str) -> tuple[str, str]:
             f"prompt template {name_or_path!r} not found; use one of {', '.join(template_names())}, "
             "or the path of a file"
         )
-    return path.stem, path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+        slots = jinja2.meta.find_undeclared_variables(_environment().parse(text))
+    except (UnicodeDecodeError, jinja2.TemplateSyntaxError) as error:
+        raise ValueError(f"prompt template {path}: {error}") from error
+    unknown, missing = sorted(slots - SLOTS), sorted({"task", "history"} - slots)
+    if unknown or missing:
+        wrong = [f"unknown slot {name}" for name in unknown] + [f"no slot {name}" for name in missing]
+        slots_are = f"its slots are {', '.join(sorted(SLOTS))}"
+        raise ValueError(f"prompt template {path}: {', '.join(wrong)}; {slots_are}")
+    return path.stem, text
+
+
+def template_files(name_or_path: str) -> list[Path]:
+    """The file of a user's own template, which a run depends on; ours are versioned and never change."""
+    return [] if name_or_path in template_names() else [Path(name_or_path)]
 
 
 def render_history(messages: list[Message]) -> str:

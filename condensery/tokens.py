@@ -1,8 +1,8 @@
 """Counting tokens of the request that is really sent: chat template, tools and system turn included.
 
 Long runs grow by a few messages a turn; `RequestCounter` tokenizes only what is new. With no tokenizer at
-hand `estimate_tokens` errs on the high side, for CJK text too, where "characters / 4" is off by a factor of
-2 to 6.
+hand `estimate_tokens` errs on the high side for prose, CJK too, where "characters / 4" is off by a factor of
+2 to 6; logs full of digits and symbols may take a fifth more than it says.
 """
 
 import re
@@ -22,7 +22,7 @@ class Tokenizer(Protocol):
 
 
 def estimate_tokens(text: str) -> int:
-    """An upper-leaning estimate: one token per CJK character, one per 3 other characters."""
+    """An estimate that leans high for prose: one token per CJK character, one per 3 other characters."""
     num_cjk = len(CJK.findall(text))
     return num_cjk + (len(text) - num_cjk + 2) // 3
 

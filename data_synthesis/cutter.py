@@ -8,7 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from condensery.compaction import Compaction
-from condensery.files.jsonl import JsonlAppender, read_jsonl, repair_tail
+from condensery.files.jsonl import JsonlAppender, read_records
 from condensery.reply import EndpointError
 from condensery.trajectory import Cut, Trajectory
 from data_synthesis.cutting import Cutting, HeadTooLong, Summarize, cut_trajectory
@@ -33,12 +33,11 @@ async def cut_all(
 ) -> list[Rejected]:
     """Cut what is not in `trajectories.jsonl` yet; a row is written as soon as its run is done."""
     path = directory / "trajectories.jsonl"
-    repair_tail(path)
-    done = {row["id"] for row in read_jsonl(path)} if path.exists() else set()
-    todo = [run for run in trajectories if run.id not in done]
     failed: list[Rejected] = []
     slots = asyncio.Semaphore(config.concurrency)
     with JsonlAppender(path) as out, JsonlAppender(directory / "calls.jsonl") as calls:
+        done = {run.id for run in read_records(path, Trajectory)}
+        todo = [run for run in trajectories if run.id not in done]
         summarize = _summarizer(config, cutting, calls.append)
 
         async def work(run: Trajectory) -> None:

@@ -8,6 +8,7 @@ on from it, so that later summaries are asked to carry earlier ones over (ReSum'
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from condensery.compaction import Compaction, compaction_of
 from condensery.message import closed_positions
@@ -89,8 +90,9 @@ def next_position(run: Trajectory, sizes: list[int], cutting: Cutting) -> int | 
             f"head and summary take {fixed} of {budget} tokens before any history; raise --window_tokens"
         )
     context = sum(sizes[: run.head]) + cutting.count(summary)
+    until = [0, *accumulate(sizes)]
     for position in closed_positions(run.messages):
-        if start < position < len(run.messages) and context + sum(sizes[start:position]) >= budget:
+        if start < position < len(run.messages) and context + until[position] - until[start] >= budget:
             return position
     return None
 

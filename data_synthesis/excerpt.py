@@ -7,7 +7,7 @@ from functools import lru_cache
 from condensery.tokens import Tokenizer, count_tokens
 
 MIN_TOKENS = 32  # less holds the mark and nothing else
-MARK = re.compile(r"\[\.\.\. (\d+) tokens left out \.\.\.\]")
+MARK = re.compile(r"\[\.\.\. (\d{1,9}) tokens left out \.\.\.\]")
 MARK_TOKENS = 14  # about what the mark takes
 JOINERS = ("\u200d", "\ufe0e", "\ufe0f")
 

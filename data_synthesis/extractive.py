@@ -7,6 +7,7 @@ already counts little the second time. They are written in the order of the hist
 below the calls that the agent made, so that it does not make them again.
 """
 
+import heapq
 import math
 import re
 from collections import Counter
@@ -73,12 +74,19 @@ def extract(compaction: Compaction, max_tokens: int, tokenizer: Tokenizer | None
     weights = term_weights(compaction, units)
     calls = call_lines(compaction, int(CALLS_SHARE * max_tokens), tokenizer)
     chosen: list[Unit] = []
-    while units:
-        seen = {term for unit in chosen for term in unit.terms}
-        best = max(units, key=lambda unit: (_score(unit, weights, seen), -unit.order))
-        units.remove(best)
+    seen: set[str] = set()
+    heap = [(-_score(unit, weights, seen), unit.order) for unit in units]
+    heapq.heapify(heap)
+    while heap:
+        best = units[heapq.heappop(heap)[1]]
+        # Scores only fall while the summary grows: who still beats the next one's old score is the best.
+        score = (-_score(best, weights, seen), best.order)
+        if heap and score > heap[0]:
+            heapq.heappush(heap, score)
+            continue
         if count_tokens(write_out(calls, [*chosen, best]), tokenizer) <= max_tokens:
             chosen.append(best)
+            seen |= best.terms
         # What is left of the budget is tried with shorter units, but not to the last token.
         elif count_tokens(write_out(calls, chosen), tokenizer) > 0.8 * max_tokens:
             break

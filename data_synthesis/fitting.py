@@ -3,6 +3,7 @@
 import json
 
 from condensery.compaction import Compaction
+from condensery.files.jsonl import parse_json
 from condensery.message import Message, ToolCall
 from condensery.prompt import escape, render_prompt
 from condensery.tokens import Tokenizer
@@ -91,7 +92,7 @@ def _shorten_call(call: ToolCall, level: int, tokenizer: Tokenizer | None) -> tu
         return call, 0
     arguments, num_removed = excerpt(call.function.arguments, level, tokenizer)
     try:
-        values = json.loads(call.function.arguments)
+        values = parse_json(call.function.arguments)
     except ValueError:  # text as the model wrote it, which never was JSON
         values = None
     if isinstance(values, dict):

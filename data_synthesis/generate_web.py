@@ -70,16 +70,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         pages, questions = generate_web(config)
         directory = open_run_directory(config.output_dir)
+        write_jsonl(directory / "pages.jsonl", (page.model_dump() for page in pages))
+        write_jsonl(directory / "questions.jsonl", (question.model_dump() for question in questions))
+        kinds = Counter(page.kind for page in pages)
+        describe_run(
+            directory,
+            resolved_config(config),
+            counts={"pages": len(pages), "questions": len(questions), "pages_by_kind": dict(kinds)},
+        )
     except (OSError, ValueError) as error:
         fail(PROG, error)
-    write_jsonl(directory / "pages.jsonl", (page.model_dump() for page in pages))
-    write_jsonl(directory / "questions.jsonl", (question.model_dump() for question in questions))
-    kinds = Counter(page.kind for page in pages)
-    describe_run(
-        directory,
-        resolved_config(config),
-        counts={"pages": len(pages), "questions": len(questions), "pages_by_kind": dict(kinds)},
-    )
     print(f"{directory}: {len(pages)} pages ({', '.join(f'{n} {k}' for k, n in kinds.most_common())}), "
           f"{len(questions)} questions")  # fmt: skip
     return 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from condensery.endpoint import Endpoint
+from condensery.endpoint import Endpoint, is_url
 from condensery.tokens import Tokenizer
 from data_synthesis.cutting import Cutting
 from data_synthesis.extractive import AUTHOR
@@ -33,9 +33,11 @@ class ImportConfig:
         default="OPENAI_API_KEY", metadata={"help": "environment variable with the teacher's key"}
     )
     teacher_timeout_seconds: float = field(
-        default=600.0, metadata={"help": "for one answer, retries included"}
+        default=600.0, metadata={"help": "for one answer, retries included", "minimum": 1}
     )
-    teacher_max_tokens: int = field(default=4096, metadata={"help": "of its answers, reasoning included"})
+    teacher_max_tokens: int = field(
+        default=4096, metadata={"help": "of its answers, reasoning included", "minimum": 1}
+    )
     prompt_template: str = field(default="compact_v1", metadata={"help": "a name, or the path of a file"})
     tokenizer: str | None = field(
         default=None, metadata={"help": "the student, whose tokens are counted; default: an estimate"}
@@ -55,7 +57,7 @@ class ImportConfig:
             raise ValueError(
                 f"a row of {row} tokens has no room for a summary of {summary}; raise --max_row_tokens"
             )
-        if self.teacher != AUTHOR and not (self.teacher.startswith("http") and self.teacher_model):
+        if self.teacher != AUTHOR and not (is_url(self.teacher) and self.teacher_model):
             raise ValueError(f"--teacher is {AUTHOR!r} or the URL of an endpoint, with --teacher_model")
 
     def cutting(self, tokenizer: Tokenizer | None) -> Cutting:

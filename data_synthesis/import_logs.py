@@ -11,13 +11,15 @@ even started.
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from condensery.compaction import compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
-from condensery.files.jsonl import read_jsonl, write_jsonl
+from condensery.files.jsonl import read_records, write_jsonl
 from condensery.files.run_directory import check_same_run, describe_run, open_run_directory
-from condensery.prompt import load_template
+from condensery.message import Message
+from condensery.prompt import load_template, template_files
 from condensery.reply import EndpointError
 from condensery.tokens import Tokenizer
 from condensery.trajectory import Trajectory
@@ -37,24 +39,29 @@ def main(argv: list[str] | None = None) -> int:
         logs_by_file = read_logs(config.paths)
         files, logs = list(logs_by_file), list(logs_by_file.values())
         load_template(config.prompt_template)
+        inputs = files + template_files(config.prompt_template)
         cutting = config.cutting(_load_tokenizer(config.tokenizer))
         trajectories = number_duplicates([run for log in logs for run in log.trajectories])[: config.limit]
         if config.dry_run:
-            _report(Counter(), trajectories, [row for log in logs for row in log.rejected], logs)
+            _report(
+                Counter(), trajectories, trajectories, [row for log in logs for row in log.rejected], logs
+            )
             return 0
         if endpoint := config.endpoint():
             asyncio.run(endpoint.check())
         directory = open_run_directory(config.output_dir, config.resume)
-        check_same_run(directory, resolved_config(config), files)
+        check_same_run(directory, resolved_config(config), inputs)
+        describe_run(directory, resolved_config(config), inputs)
     except (OSError, ValueError, EndpointError) as error:
         fail(PROG, " ".join(str(error).split()))
-    describe_run(directory, resolved_config(config), files)
     try:
         failed = asyncio.run(cut_all(trajectories, cutting, config, directory))
+        return _finish(directory, config, inputs, logs, trajectories, failed)
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; finished runs are kept, go on with --resume", file=sys.stderr)
         return 130
-    return _finish(directory, config, files, logs, trajectories, failed)
+    except (OSError, ValueError) as error:  # a full disk, another writer, a damaged file of an earlier run
+        fail(PROG, f"{error}; finished runs are kept, go on with --resume", status=1)
 
 
 def read_logs(paths: list[Path]) -> dict[Path, Log]:
@@ -69,11 +76,28 @@ def read_logs(paths: list[Path]) -> dict[Path, Log]:
         if not path.is_dir():
             logs[path] = read_log(path)
             continue
-        found = {file: scan_log(file) for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES}
+        files, skipped = files_below(path)
+        found = {file: scan_log(file) for file in files}
         if not any(log.trajectories for log in found.values()):
-            raise ValueError(f"{path}: no agent run in the {len(found)} {', '.join(SUFFIXES)} files below it")
+            raise ValueError(
+                f"{path}: no agent run in the {len(found)} {', '.join(SUFFIXES)} files below it, "
+                f"{len(skipped)} other files"
+            )
+        if skipped:
+            names = ", ".join(path.name for path in skipped[:3])
+            print(
+                f"{path}: {len(skipped)} files not read (no {', '.join(SUFFIXES)}): {names}", file=sys.stderr
+            )
         logs |= found
     return logs
+
+
+def files_below(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(log files, other files) of a folder. Runs of ours below it are not logs: an earlier import, say."""
+    runs = {path.parent for path in folder.rglob("run.json")} - {folder}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and runs.isdisjoint(path.parents)]
+    logs = [path for path in files if path.suffix.lower() in SUFFIXES]
+    return logs, [path for path in files if path not in logs]
 
 
 def number_duplicates(trajectories: list[Trajectory]) -> list[Trajectory]:
@@ -104,10 +128,7 @@ def _finish(
     failed: list[Rejected],
 ) -> int:
     """Everything that follows from the logs and the finished rows, whether this run was resumed or not."""
-    # With another --limit than before the file may hold runs that this one was not asked for.
-    wanted = {run.id for run in trajectories}
-    rows = [row for row in read_jsonl(directory / "trajectories.jsonl") if row["id"] in wanted]
-    done = [Trajectory.model_validate(row) for row in rows]
+    done = list(read_records(directory / "trajectories.jsonl", Trajectory))
     compactions = [compaction for run in done for compaction in compactions_of(run)]
     rejected = [row for log in logs for row in log.rejected] + failed
     rejected += [
@@ -118,8 +139,10 @@ def _finish(
     ]
     write_jsonl(directory / "compactions.jsonl", [each.model_dump(exclude_none=True) for each in compactions])
     write_jsonl(directory / "rejected.jsonl", [row.to_row() for row in rejected])
-    counts = _report(Counter(compactions=len(compactions)), done, rejected, logs)
+    counts = _report(Counter(compactions=len(compactions)), done, trajectories, rejected, logs)
     describe_run(directory, resolved_config(config), files, counts)
+    if config.tokenizer is None:
+        print("tokens are estimated; count them as the student does with --tokenizer", file=sys.stderr)
     if done and not compactions:
         longest = max(run.num_tokens or 0 for run in done)
         print(
@@ -130,13 +153,18 @@ def _finish(
     return 1 if rejected and config.on_error == "fail" else 0
 
 
-def _report(counts: Counter, runs: list[Trajectory], rejected: list[Rejected], logs: list[Log]) -> dict:
+def _report(
+    counts: Counter,
+    runs: list[Trajectory],
+    originals: list[Trajectory],
+    rejected: list[Rejected],
+    logs: list[Log],
+) -> dict:
     """The counts of the run, printed as a table on stderr."""
     messages = [message for run in runs for message in run.messages]
-    marks = [int(size) for message in messages for size in MARK.findall(message.model_dump_json())]
-    counts.update(
-        trajectories=len(runs), messages=len(messages), excerpts=len(marks), excerpted_tokens=sum(marks)
-    )
+    marks = _marks(messages) - _marks(message for run in originals for message in run.messages)
+    counts.update(trajectories=len(runs), messages=len(messages), excerpts=marks.total())
+    counts["excerpted_tokens"] = sum(size * count for size, count in marks.items())
     counts["questions"] = len({run.question_id for run in runs})
     counts["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
     for log in logs:
@@ -147,3 +175,8 @@ def _report(counts: Counter, runs: list[Trajectory], rejected: list[Rejected], l
     for name, count in sorted(counts.items()):
         print(f"{count:>10}  {name.replace('_', ' ')}", file=sys.stderr)
     return dict(counts)
+
+
+def _marks(messages: Iterable[Message]) -> Counter[int]:
+    """Tokens left out at each mark of an excerpt; a log may hold some of its own."""
+    return Counter(int(size) for message in messages for size in MARK.findall(message.model_dump_json()))

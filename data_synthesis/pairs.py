@@ -9,6 +9,7 @@ when not even started.
 """
 
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from condensery.compaction import Compaction, compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import read_records, write_jsonl
 from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
-from condensery.prompt import load_template
+from condensery.prompt import load_template, template_files
 from condensery.tokens import Tokenizer
 from condensery.trajectory import Trajectory
 from data_synthesis.data_card import describe_pairs, to_markdown
@@ -56,6 +57,8 @@ class PairsConfig:
     dry_run: bool = field(default=False, metadata={"help": "print the data card and write nothing"})
 
     def __post_init__(self) -> None:
+        if self.max_unsupported is not None and not 0 <= self.max_unsupported <= 1:
+            raise ValueError(f"--max_unsupported is {self.max_unsupported:g}; it is a share, from 0 to 1")
         if self.held_out < 0 or (self.held_out > 1 and not self.held_out.is_integer()):
             raise ValueError(
                 f"--held_out is {self.held_out:g}; a share below 1, or a whole number of questions"
@@ -71,21 +74,22 @@ def main(argv: list[str] | None = None) -> int:
         load_template(config.prompt_template)
         tokenizer = _load_tokenizer(config.tokenizer)
         pairs, compactions, dropped = build_pairs(runs, config, tokenizer)
-        splits = split_pairs(pairs, compactions, config)
+        splits = split_pairs(pairs, compactions, dropped, config)
+        inputs = files + template_files(config.prompt_template)
         if not config.dry_run:
             directory = open_run_directory(config.output_dir, config.resume)
-            check_same_run(directory, resolved_config(config), files)
+            check_same_run(directory, resolved_config(config), inputs)
+        card = describe_pairs(splits, dropped, config.tokenizer or "an estimate")
+        card["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
+        text = to_markdown(card, list(map(str, config.paths)))
+        print(text, file=sys.stdout if config.dry_run else sys.stderr)
+        if not config.dry_run:
+            write_pairs(directory, splits, compactions, dropped, config)
+            write_json(directory / "data_card.json", card)
+            (directory / "data_card.md").write_text(text, encoding="utf-8")
+            describe_run(directory, resolved_config(config), inputs, card)
     except (OSError, ValueError) as error:
         fail(PROG, " ".join(str(error).split()))
-    card = describe_pairs(splits, dropped, config.tokenizer or "an estimate")
-    card["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
-    text = to_markdown(card, list(map(str, config.paths)))
-    print(text, file=sys.stdout if config.dry_run else sys.stderr)
-    if not config.dry_run:
-        write_pairs(directory, splits, compactions, dropped, config)
-        write_json(directory / "data_card.json", card)
-        (directory / "data_card.md").write_text(text, encoding="utf-8")
-        describe_run(directory, resolved_config(config), files, card)
     return 1 if dropped and config.on_error == "fail" else 0
 
 
@@ -133,8 +137,12 @@ def _check(
 
 
 def split_pairs(
-    pairs: list[Pair], compactions: dict[str, Compaction], config: PairsConfig
+    pairs: list[Pair], compactions: dict[str, Compaction], dropped: list[Dropped], config: PairsConfig
 ) -> dict[str, list[Pair]]:
+    if not pairs and dropped:
+        reasons = Counter(row.reason for row in dropped).most_common()
+        counts = ", ".join(f"{count} {reason}" for reason, count in reasons)
+        raise ValueError(f"no pair: all {len(dropped)} were dropped ({counts}); first: {dropped[0].detail}")
     if not pairs:
         raise ValueError(
             "no pair: no run has a compaction with an accepted summary; record or import at a small window"

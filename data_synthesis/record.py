@@ -52,13 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         directory = open_run_directory(config.output_dir, config.resume)
     except (OSError, ValueError, EndpointError) as error:
         fail(PROG, " ".join(str(error).split()))
-    describe_run(directory, resolved_config(config), inputs)
     try:
+        describe_run(directory, resolved_config(config), inputs)
         asyncio.run(record(agent, jobs, directory, rejected, config.concurrency))
+        return report(directory, config, inputs)
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; finished rollouts are kept, go on with --resume", file=sys.stderr)
         return 130
-    return report(directory, config, inputs)
+    except (OSError, ValueError) as error:  # a full disk, another writer, a damaged file of an earlier run
+        fail(PROG, f"{error}; finished rollouts are kept, go on with --resume", status=1)
 
 
 def check_inputs(config: RecordConfig, questions: list[Question], rejected: list[dict]) -> None:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from condensery.endpoint import Endpoint
+from condensery.endpoint import Endpoint, is_url
 from condensery.prompt import load_template
 from data_synthesis.agent import Limits
 
@@ -68,7 +68,9 @@ class RecordConfig:
     max_summary_tokens: int = field(
         default=4096, metadata={"help": "budget of the teacher's answer", "minimum": 1}
     )
-    timeout_seconds: float = field(default=600.0, metadata={"help": "for one call, retries included"})
+    timeout_seconds: float = field(
+        default=600.0, metadata={"help": "for one call, retries included", "minimum": 1}
+    )
     concurrency: int = field(default=8, metadata={"help": "rollouts at a time", "minimum": 1})
     seed: int = field(
         default=0, metadata={"help": "a name for this sample: another seed gives other rollouts other ids"}
@@ -85,7 +87,7 @@ class RecordConfig:
         load_template(self.prompt_template)
         for role, offline in ("explorer", "scripted"), ("teacher", "oracle"):
             given, model = vars(self)[role], vars(self)[f"{role}_model"]
-            if given != offline and not given.startswith(("http://", "https://")):
+            if given != offline and not is_url(given):
                 raise ValueError(
                     f"{role} is {given!r}; use {offline}, or the URL of an endpoint (http://...)"
                 )

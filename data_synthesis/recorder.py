@@ -19,7 +19,6 @@ from condensery.files.jsonl import (
     JsonlAppender,
     read_jsonl,
     read_records,
-    repair_tail,
     scan_jsonl,
     write_jsonl,
 )
@@ -82,15 +81,23 @@ async def record(
     agent: Agent, jobs: list[Job], directory: Path, rejected_questions: list[dict], concurrency: int
 ) -> None:
     """Run the jobs that have no finished rollout yet, `concurrency` at a time."""
-    done = finished_ids(directory)
-    todo = iter([job for job in jobs if job.id not in done])
-    # Failed rollouts are run again now, so that only failures of this attempt may stand in the file.
-    write_jsonl(directory / "rejected.jsonl", rejected_questions)
+    with JsonlAppender(directory / "trajectories.jsonl") as trajectories:
+        done = {run.id for run in read_trajectories(directory)}
+        todo = [job for job in jobs if job.id not in done]
+        # Failed rollouts are run again now, so that only failures of this attempt may stand in the file.
+        write_jsonl(directory / "rejected.jsonl", rejected_questions)
+        await _run_jobs(agent, todo, directory, concurrency, trajectories)
+    write_jsonl(directory / "compactions.jsonl", _compaction_rows(directory))
+
+
+async def _run_jobs(
+    agent: Agent, jobs: list[Job], directory: Path, concurrency: int, trajectories: JsonlAppender
+) -> None:
+    todo = iter(jobs)
     with (
-        JsonlAppender(directory / "trajectories.jsonl") as trajectories,
         JsonlAppender(directory / "rejected.jsonl") as rejected,
         JsonlAppender(directory / "calls.jsonl") as calls,
-        tqdm(total=len(jobs), initial=len(done), desc="rollouts", unit="run", disable=None) as progress,
+        tqdm(total=len(jobs), desc="rollouts", unit="run", disable=None) as progress,
     ):
 
         async def work() -> None:
@@ -103,17 +110,7 @@ async def record(
                     rejected.append(_rejection(job, f"{role}: {outcome.error.kind}", outcome.error.detail))
                 progress.update()
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work())
-    write_jsonl(directory / "compactions.jsonl", _compaction_rows(directory))
-
-
-def finished_ids(directory: Path) -> set[str]:
-    """Ids of the rollouts that need no run any more; a torn last line, left by a kill, is cut off."""
-    path = directory / "trajectories.jsonl"
-    repair_tail(path)
-    return {run.id for run in read_records(path, Trajectory)} if path.exists() else set()
+        await asyncio.gather(*(work() for _ in range(concurrency)))
 
 
 def _rejection(job: Job, reason: str, detail: str) -> dict:

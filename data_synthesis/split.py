@@ -30,8 +30,15 @@ def held_out_questions(tasks: dict[str, str], held_out: float, seed: int) -> set
 
 def group_questions(tasks: dict[str, str]) -> list[set[str]]:
     """Question ids in groups of (nearly) equal texts: a bug report under two ids, a question asked twice."""
-    shingles = {question: _shingles(text) for question, text in tasks.items()}
-    leader = {question: question for question in tasks}
+    shingles: dict[str, Shingles] = {}
+    leader: dict[str, str] = {}
+    first_with: dict[Shingles, str] = {}
+    for question, text in tasks.items():
+        runs = _shingles(text)
+        leader[question] = first_with.setdefault(runs, question)
+        # Equal texts are one from here on: a question under a thousand ids would make a million pairs.
+        if leader[question] == question:
+            shingles[question] = runs
 
     def root(question: str) -> str:
         while leader[question] != question:

@@ -1,7 +1,6 @@
 """`search` and `visit` over an offline web, with the arguments that web agents use (WebDancer, ReSum)."""
 
-import json
-
+from condensery.files.jsonl import parse_json
 from data_synthesis.web import Page, Web, words
 from data_synthesis.web_vocabulary import load_vocabulary
 
@@ -76,7 +75,7 @@ def read_arguments(name: str, arguments: str) -> list[str]:
     if key is None:
         raise ValueError(f"unknown tool {name!r}; there are search and visit")
     try:
-        value = json.loads(arguments)[key]
+        value = parse_json(arguments)[key]
     except (ValueError, TypeError, KeyError):
         raise ValueError(f'{name} needs a JSON object with "{key}", got {arguments[:200]!r}') from None
     values = [value] if isinstance(value, str) else value

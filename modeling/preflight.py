@@ -22,7 +22,9 @@ class PreflightConfig:
         metadata={"positional": True, "help": "pairs files (JSONL), checked as one set"}
     )
     model: str = field(metadata={"help": "the student: its tokenizer and chat template render the rows"})
-    max_length: int = field(default=1024, metadata={"help": "tokens a row may have, prompt and completion"})
+    max_length: int = field(
+        default=1024, metadata={"help": "tokens a row may have, prompt and completion", "minimum": 1}
+    )
     enable_thinking: bool | None = field(
         default=None,
         metadata={"help": "the thinking switch of hybrid chat templates; default: the template's"},

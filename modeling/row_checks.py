@@ -9,11 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+import jinja2
 from transformers import PreTrainedTokenizerBase
 
+from condensery.message import LONE_SURROGATE, whole_characters
 from condensery.summary import parse_summary
 from modeling.chat_template import PrefixError, RenderedPair, StopTokenError, render_pair, supervised_text
 
+ROLES = ("system", "user", "assistant")
 Reason = Literal[
     "shape",  # not a prompt/completion row
     "duplicate_id",
@@ -75,7 +78,7 @@ def check_rows(
     seen: set[str] = set()
     first_template: str | None = None
     for number, row in enumerate(rows, start=1):
-        name = str(row.get("id", f"row {number}"))
+        name = whole_characters(str(row.get("id", f"row {number}")))
         unreadable = _unreadable(row)
         if unreadable:
             result.problems.append(Problem(name, *unreadable))
@@ -106,6 +109,10 @@ def _unreadable(row: dict) -> tuple[Reason, str] | None:
     turns = prompt + completion
     if not all(isinstance(turn, dict) and isinstance(turn.get("content"), str) for turn in turns):
         return "shape", "every message needs a text content"
+    if not all(turn.get("role") in ROLES for turn in prompt):
+        return "shape", f"the roles of a prompt are {', '.join(ROLES)}"
+    if any(LONE_SURROGATE.search(turn["content"]) for turn in turns):
+        return "shape", "a message holds half a character (a lone surrogate)"
     if [turn.get("role") for turn in completion] != ["assistant"]:
         return "shape", "the completion must be one assistant message"
     if not completion[0]["content"].strip():
@@ -139,9 +146,11 @@ def _render(
         return None, [("prefix", str(error))]
     except StopTokenError as error:
         return None, [("stop_token", str(error))]
+    except jinja2.TemplateError as error:  # some templates raise on orders of roles they do not know
+        return None, [("shape", f"the chat template refuses it: {error}")]
     problems: list[tuple[Reason, str]] = []
     thinking, learned = _split_thinking(supervised_text(tokenizer, pair))
-    expected = row["completion"][0]["content"].strip() + tokenizer.eos_token
+    _, expected = _split_thinking(row["completion"][0]["content"].strip() + tokenizer.eos_token)
     if learned != expected:
         problems.append(("mask", f"supervised {(thinking + learned)[-80:]!r}, expected {expected[-80:]!r}"))
     if max_length is not None and len(pair.input_ids) > max_length:

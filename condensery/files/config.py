@@ -76,10 +76,10 @@ def parse_args(
     return instances[0] if len(instances) == 1 else instances
 
 
-def fail(prog: str, message: object) -> NoReturn:
-    """End a command at first contact with bad input: one line on stderr per problem, exit status 2."""
+def fail(prog: str, message: object, status: int = 2) -> NoReturn:
+    """End a command: one line on stderr per problem. Status 2 at first contact with bad input, 1 later on."""
     sys.stderr.write(f"{prog}: error: {message}\n")
-    sys.exit(2)
+    sys.exit(status)
 
 
 def resolved_config(*instances: Any) -> dict[str, Any]:
@@ -148,6 +148,8 @@ def _read_yaml(parser: OneLineParser, path: Path, fields: dict[str, Field]) -> d
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         parser.error(f"--config {path}: {error}")
+    except RecursionError:
+        parser.error(f"--config {path}: nested too deep; expected `field: value` lines")
     if not isinstance(content, dict):
         parser.error(f"--config {path}: expected `field: value` lines, found {type(content).__name__}")
     values = {}
@@ -173,7 +175,10 @@ def _convert(parser: OneLineParser, place: str, convert: Any, value: Any, field:
 
 def _fill(parser: OneLineParser, config_class: type[Any], values: dict[str, Any]) -> Any:
     names = {field.name: field for field in dataclasses.fields(config_class) if field.init}
-    missing = [name for name, field in names.items() if _is_required(field) and name not in values]
+    # An empty list of inputs is none.
+    missing = [
+        name for name, field in names.items() if _is_required(field) and values.get(name) in (None, [])
+    ]
     if missing:
         parser.error(f"missing: {', '.join(missing)} (on the command line or in --config; see --help)")
     try:

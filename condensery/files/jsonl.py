@@ -1,12 +1,13 @@
 """JSONL that survives a crash: whole rows, flushed; a torn last line is repaired before any append."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -31,14 +32,26 @@ def scan_jsonl(path: Path | str) -> Iterator[tuple[int, dict | BadLine]]:
                 yield number, _parse(line)
 
 
+def parse_json(text: str | bytes, strict: bool = True) -> Any:
+    """The value of a JSON text from anywhere. Raises ValueError for whatever is wrong with it.
+
+    `strict` off: raw line breaks in strings, as models write them, are taken.
+    """
+    try:
+        return json.loads(text.decode("utf-8") if isinstance(text, bytes) else text, strict=strict)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:  # a model that repeats "[" until its budget ends
+        raise ValueError("not JSON: nested too deep") from error
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
+
+
 def _parse(line: bytes) -> dict | BadLine:
     try:
-        row = json.loads(line)
-    except UnicodeDecodeError as error:
-        return BadLine(f"not UTF-8 at byte {error.start}")
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
-        torn = "" if line.endswith(b"\n") else " (torn last line)"
-        return BadLine(f"not JSON{torn}: {error}")
+        row = parse_json(line)
+    except ValueError as error:
+        return BadLine(f"{error}" if line.endswith(b"\n") else f"{error} (torn last line)")
     return row if isinstance(row, dict) else BadLine(f"a JSON {type(row).__name__}, not an object")
 
 
@@ -103,11 +116,19 @@ def write_jsonl(path: Path | str, rows: Iterable[dict]) -> None:
 
 
 class JsonlAppender:
-    """Appends rows, each with one write call: a killed process leaves at most one torn line."""
+    """Appends rows, each with one write call: a killed process leaves at most one torn line.
+
+    One process at a time: raises BlockingIOError while another one appends to the file.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        repair_tail(path)
         self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(f"{path} is being written by another process; wait for its end") from error
+        # Only the owner may repair: a row that somebody is writing looks torn, too.
+        repair_tail(path)
 
     def append(self, row: dict) -> None:
         line = dump_row(row)

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# What may differ between a run and its continuation.
-MAY_CHANGE = {"resume", "concurrency", "on_error", "dry_run", "limit"}
+# What may differ between a run and its continuation; whether files are the same, their content tells.
+MAY_CHANGE = {"resume", "concurrency", "on_error", "dry_run", "limit", "output_dir", "paths"}
 PACKAGES = ("condensery", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "openai")
 
 
@@ -26,6 +26,8 @@ def open_run_directory(path: Path | str, resume: bool = False) -> Path:
             f"{directory} already holds a run; "
             "continue it with --resume, choose another --output_dir, or remove it"
         )
+    if (directory / "trajectories.jsonl").exists() and not (directory / "run.json").exists():
+        raise FileExistsError(f"{directory} holds trajectories of no run here; choose another --output_dir")
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 
@@ -35,15 +37,29 @@ def check_same_run(directory: Path, config: dict, inputs: Iterable[Path | str]) 
     path = directory / "run.json"
     if not path.exists():
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    before = read_run(path)
     now = {name: str(value) for name, value in config.items() if name not in MAY_CHANGE}
     then = {name: str(value) for name, value in before["config"].items() if name not in MAY_CHANGE}
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-    changed += [str(input) for input in inputs if before["inputs"].get(str(input)) != fingerprint(input)]
+    prints = {str(input): fingerprint(input) for input in inputs}
+    if sorted(prints.values()) != sorted(before["inputs"].values()):
+        changed += sorted(name for name, _ in prints.items() ^ before["inputs"].items())
     if changed:
         raise ValueError(
-            f"{directory} holds a run that differs in {', '.join(changed)}; choose another --output_dir"
+            f"{directory} holds a run that differs in {', '.join(dict.fromkeys(changed))}; "
+            "choose another --output_dir"
         )
+
+
+def read_run(path: Path) -> dict:
+    """A `run.json`. Raises ValueError when it is damaged."""
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged; choose another --output_dir, or remove it: {error}") from error
+    if not isinstance(run, dict) or not {"config", "inputs", "counts"} <= run.keys():
+        raise ValueError(f"{path} describes no run; choose another --output_dir, or remove it")
+    return run
 
 
 def describe_run(
@@ -67,7 +83,8 @@ def write_json(path: Path, value: object) -> None:
     """Whole or not at all, with a newline at the end."""
     temporary = path.with_name(path.name + ".part")
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    temporary.write_text(text + "\n", encoding="utf-8")
+    # A file name that is not UTF-8 stays a JSON escape.
+    temporary.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     temporary.replace(path)
 
 

@@ -3,10 +3,11 @@
 Every row comes with its place; a line that cannot be read is named and the rows after it are kept.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from condensery.files.jsonl import parse_json
 
 BOM = b"\xef\xbb\xbf"
 
@@ -60,11 +61,9 @@ def _read_lines(data: bytes) -> Iterator[Row | BadRow]:
 def _parse(data: bytes) -> Row | str:
     """The value, or what is wrong with it."""
     try:
-        return Row(1, json.loads(data.decode("utf-8")))
-    except UnicodeDecodeError as error:
-        return f"not UTF-8 at byte {error.start}"
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
-        return f"not JSON: {error}"
+        return Row(1, parse_json(data))
+    except ValueError as error:
+        return str(error)
 
 
 def _unfold(value: object) -> Iterator[Row]:

@@ -1,11 +1,11 @@
 """One log file, of whatever family: trajectories, and a typed reason for every row that is none."""
 
 import json
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from condensery.message import LONE_SURROGATE, whole_characters
 from condensery.trajectory import Trajectory
 from data_synthesis.importers.conversation import read_conversation, turns_of
 from data_synthesis.importers.envelope import BadRow, Row, read_rows
@@ -13,7 +13,6 @@ from data_synthesis.importers.swe_agent import is_history, read_swe_agent
 from data_synthesis.importers.tau_bench import read_tau_bench
 from data_synthesis.importers.turns import Notes
 
-SURROGATE = re.compile("[\ud800-\udfff]")
 Reason = Literal[
     "unreadable",  # not JSON, not UTF-8, torn
     "unknown_shape",  # JSON, but no run of a known agent
@@ -87,13 +86,13 @@ def _read(row: Row | BadRow, path: Path, notes: Notes) -> Trajectory | Rejected:
 
 
 def _whole_characters(row: dict, notes: Notes) -> dict:
-    """Halves of characters (a log that was cut inside an emoji) become U+FFFD: no tokenizer takes them."""
+    """The row with halves of characters replaced, and counted."""
     text = json.dumps(row, ensure_ascii=False)
-    num_broken = len(SURROGATE.findall(text))
+    num_broken = len(LONE_SURROGATE.findall(text))
     if not num_broken:
         return row
     notes["broken_character"] += num_broken
-    return json.loads(SURROGATE.sub("\ufffd", text))
+    return json.loads(whole_characters(text))
 
 
 def _translate(row: dict, notes: Notes) -> Trajectory | None:

@@ -2,6 +2,7 @@
 
 import json
 
+from condensery.files.jsonl import parse_json
 from condensery.message import FunctionCall, Message, ToolCall
 from condensery.trajectory import Trajectory
 from data_synthesis.importers.conversation import trajectory_of
@@ -54,7 +55,7 @@ def _from_actions(messages: list[Message], turns: list[dict]) -> list[Message]:
 def _instance_id(row: dict) -> str | None:
     """Depends on the version: in the row, as the environment, or in the replay configuration."""
     replay = row.get("replay_config") or {}
-    replay = json.loads(replay) if isinstance(replay, str) else replay
+    replay = parse_json(replay) if isinstance(replay, str) else replay
     problem = replay.get("problem_statement") or {}
     names = [row.get("instance_id"), problem.get("id"), row.get("environment")]
     # "swe_main" and "main" name no task; an instance id has the form owner__repository-number.

@@ -5,18 +5,28 @@ import re
 from condensery.tokens import CJK
 from condensery.trajectory import Termination
 
-# Each finds the task in the turn that some agent's harness wraps around it.
+# What some agent's harness puts before the task and behind it, in the turn that holds it.
 TASK_FORMS = [
-    re.compile(r"</tools>.*?^(?:User|Question|用户|问题)[:：]\s*(?P<task>.+)", re.DOTALL | re.MULTILINE),
-    re.compile(r"<(?P<tag>pr_description|issue_description)>(?P<task>.+?)</(?P=tag)>", re.DOTALL),
-    re.compile(r"^ISSUE:\s*(?P<task>.+?)^INSTRUCTIONS:", re.DOTALL | re.MULTILINE),
+    (re.compile(r"</tools>"), re.compile(r"^(?:User|Question|用户|问题)[:：]", re.MULTILINE), None),
+    (re.compile(r"<pr_description>"), None, re.compile(r"</pr_description>")),
+    (re.compile(r"<issue_description>"), None, re.compile(r"</issue_description>")),
+    (re.compile(r"^ISSUE:", re.MULTILINE), None, re.compile(r"^INSTRUCTIONS:", re.MULTILINE)),
 ]
 
 
 def task_in(text: str) -> str:
     """The task in a first user turn; the whole turn where no harness is recognised."""
-    found = (form.search(text) for form in TASK_FORMS)
-    return next((match["task"] for match in found if match), text).strip()
+    for opening, label, closing in TASK_FORMS:
+        start = opening.search(text)
+        # One search after the other, each through the rest: as one pattern they would be quadratic.
+        if start and label:
+            start = label.search(text, start.end())
+        end = closing.search(text, start.end()) if start and closing else None
+        if start and (end or not closing):
+            task = text[start.end() : end.start() if end else None].strip()
+            if task:
+                return task
+    return text.strip()
 
 
 def language_of(text: str) -> str:

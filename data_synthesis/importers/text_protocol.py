@@ -6,6 +6,7 @@ Thoughts are out of the text by now: models quote calls while they think, and th
 import json
 import re
 
+from condensery.files.jsonl import parse_json
 from condensery.message import FunctionCall, Message, ToolCall
 from data_synthesis.importers.turns import Notes, read_call
 
@@ -30,20 +31,28 @@ def read_text_call(message: Message, notes: Notes) -> Message:
         return ""
 
     # <function=...> first: where a model wraps it in <tool_call>, the wrapper is empty afterwards.
-    rest = EMPTY_CALL.sub("", FUNCTION.sub(take, message.content))
+    closed, unclosed = _up_to_last(message.content, "</function>")
+    rest = EMPTY_CALL.sub("", FUNCTION.sub(take, closed) + unclosed)
     rest = TOOL_CALL.sub(take, rest)
     return message.model_copy(update={"content": rest.strip(), "tool_calls": [*message.tool_calls, *calls]})
 
 
+def _up_to_last(text: str, tag: str) -> tuple[str, str]:
+    """(text up to and with the last `tag`, the rest): each opening tag in the rest would be tried in vain."""
+    end = text.rfind(tag) + len(tag)
+    return (text[:end], text[end:]) if tag in text else ("", text)
+
+
 def _json_call(text: str) -> ToolCall | None:
     try:
-        return read_call(json.loads(text, strict=False))
-    except ValueError:  # not JSON, or no name in it; models leave raw line breaks in strings
+        return read_call(parse_json(text, strict=False))
+    except ValueError:  # not JSON, or no name in it
         return None
 
 
 def _function_call(match: re.Match[str]) -> ToolCall:
-    values = {name: value.strip("\n") for name, value in PARAMETER.findall(match[2])}
+    closed, _ = _up_to_last(match[2], "</parameter>")
+    values = {name: value.strip("\n") for name, value in PARAMETER.findall(closed)}
     return ToolCall(
         id="", function=FunctionCall(name=match[1], arguments=json.dumps(values, ensure_ascii=False))
     )
@@ -57,7 +66,7 @@ def read_responses(message: Message, num_calls: int, notes: Notes) -> list[Messa
     text = message.content.strip()
     blocks = [text.removeprefix("<tool_response>").removesuffix("</tool_response>")]
     if num_calls > 1:
-        blocks = RESPONSE.findall(text)
+        blocks = RESPONSE.findall(_up_to_last(text, "</tool_response>")[0])
         notes["split_results"] += len(blocks) - 1
     return [message.model_copy(update={"role": "tool", "content": block.strip()}) for block in blocks]
 

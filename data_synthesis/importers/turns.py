@@ -6,6 +6,7 @@ What cannot be kept as it is, is counted by name in `Notes`; what has no meaning
 import json
 from collections import Counter
 
+from condensery.files.jsonl import parse_json
 from condensery.message import FunctionCall, Message, Role, ToolCall
 
 ROLES: dict[str, Role] = {
@@ -32,7 +33,7 @@ def read_turns(turns: object, notes: Notes) -> list[Message]:
     Raises ValueError naming the turn and what is wrong with it.
     """
     if isinstance(turns, str):
-        turns = json.loads(turns)
+        turns = parse_json(turns)
     if not isinstance(turns, list) or not turns:
         raise ValueError(f"expected a list of turns, got {_show(turns)}")
     messages = []
@@ -136,22 +137,25 @@ def as_json(arguments: object) -> str:
 def pair_results(messages: list[Message], notes: Notes) -> list[Message]:
     """Every result names an open call, and every call that the run went on from is answered.
 
-    A result without id answers the oldest open call since the last user turn. A result that no call asked
+    A result without id answers the oldest open call of the last turn that called. A result that no call asked
     for becomes a user turn; a call that never got a result becomes text, for it would keep the history from
     ever being cut. The calls of a run that ended on them stay open.
     """
     open_calls: list[tuple[int, ToolCall]] = []
-    last_user = -1
+    last_caller = -1
     for position, message in enumerate(messages):
         if message.role == "tool":
-            answered = _call_answered_by(message, open_calls, last_user)
+            answered = _call_answered_by(message, open_calls, last_caller)
             if answered:
                 message.tool_call_id = answered[1].id
                 open_calls.remove(answered)
             else:
                 notes["result_without_call"] += 1
                 message.role, message.tool_call_id = "user", None
-        last_user = position if message.role == "user" else last_user
+        if message.tool_calls:
+            last_caller = position
+        elif message.role == "user":
+            last_caller = -1
         for number, call in enumerate(message.tool_calls):
             call.id = call.id or f"call_{position}_{number}"
             open_calls.append((position, call))
@@ -164,10 +168,11 @@ def pair_results(messages: list[Message], notes: Notes) -> list[Message]:
 
 
 def _call_answered_by(
-    message: Message, open_calls: list[tuple[int, ToolCall]], last_user: int
+    message: Message, open_calls: list[tuple[int, ToolCall]], last_caller: int
 ) -> tuple[int, ToolCall] | None:
     for position, call in open_calls:
-        if message.tool_call_id == call.id or (not message.tool_call_id and position > last_user):
+        # Never a call of an earlier turn: one missing result would shift all that follow.
+        if message.tool_call_id == call.id or (not message.tool_call_id and position == last_caller):
             return position, call
     return None
 

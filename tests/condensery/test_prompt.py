@@ -90,6 +90,24 @@ def test_a_users_own_file_and_a_missing_one(tmp_path: Path) -> None:
         load_template("mine")
 
 
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"Summarize, please.", "no slot history, no slot task"),
+        (b"{{ task }} {{ history }} {{ tsk }}", "unknown slot tsk; its slots are history, last_summary"),
+        (b"{{ task }} {% if %} {{ history }}", "Expected an expression"),
+        (b"{{ task }} {{ history }} caf\xe9", "can't decode byte 0xe9"),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused_by_its_file(
+    tmp_path: Path, text: bytes, complaint: str
+) -> None:
+    path = tmp_path / "mine_v1.jinja"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match="mine_v1.jinja: .*" + complaint):
+        load_template(str(path))
+
+
 def test_the_frame_of_the_compact_template_is_small() -> None:
     frame = load_template("compact_v1")[1]
     assert len(frame.split()) < 90

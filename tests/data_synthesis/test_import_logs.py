@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from condensery.compaction import Compaction, compactions_of
-from condensery.files.jsonl import read_jsonl
+from condensery.files.jsonl import JsonlAppender, read_jsonl
 from condensery.trajectory import Trajectory
 from data_synthesis.import_logs import main
 from tests.scripted_endpoint import ScriptedEndpoint, say, status
@@ -148,6 +148,8 @@ def closed_port() -> int:
         ),
         (["empty.jsonl"], "empty.jsonl: the file is empty"),
         (["folder"], "folder: no agent run in the 0 .json, .jsonl, .traj files below it"),
+        (["log.jsonl", "--limit", "0"], "--limit: expected at least 1, got 0"),
+        (["log.jsonl", "--teacher", "https://[::1", "--teacher_model", "m"], "or the URL of an endpoint"),
         (["log.jsonl", "--prompt_template", "nope"], "prompt template 'nope' not found"),
         (
             ["log.jsonl", "--max_row_tokens", "60", "--max_summary_tokens", "50"],
@@ -196,3 +198,74 @@ def test_a_dry_run_counts_and_writes_nothing(
 ) -> None:
     assert main([str(log), "--output_dir", str(tmp_path / "out"), *WINDOW, "--dry_run"]) == 0
     assert "6  trajectories" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_two_processes_cannot_write_one_run(
+    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(log), "--output_dir", str(tmp_path / "out"), *WINDOW]
+    assert main(arguments) == 0
+    before = (tmp_path / "out/trajectories.jsonl").read_bytes()
+    with JsonlAppender(tmp_path / "out/trajectories.jsonl"), pytest.raises(SystemExit) as stopped:
+        main([*arguments, "--resume"])
+    assert stopped.value.code == 1 and "is being written by another process" in capsys.readouterr().err
+    assert (tmp_path / "out/trajectories.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ['{"a": 1}\n', "garbage\n", '{"id": "x", "head": "x"}\n'])
+def test_damaged_rows_of_an_earlier_run_are_named(
+    tmp_path: Path, log: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(log), "--output_dir", str(tmp_path / "out"), *WINDOW]
+    assert main(arguments) == 0
+    path = tmp_path / "out/trajectories.jsonl"
+    path.write_text(damage + path.read_text())
+    with pytest.raises(SystemExit) as stopped:
+        main([*arguments, "--resume"])
+    assert stopped.value.code == 1 and f"{path}:1: " in capsys.readouterr().err
+    (tmp_path / "out/run.json").write_text("{}")
+    with pytest.raises(SystemExit) as stopped:
+        main([*arguments, "--resume"])
+    assert stopped.value.code == 2 and "run.json describes no run" in capsys.readouterr().err
+
+
+def test_a_resumed_run_must_have_the_same_files_wherever_they_lie(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, template = tmp_path / "logs", tmp_path / "mine_v1.jinja"
+    folder.mkdir()
+    for number in range(2):
+        (folder / f"{number}.JSONL").write_text(json.dumps(run_row(number)) + "\n")
+    (folder / "notes.txt").write_text("not a log")
+    (folder / "broken.jsonl").symlink_to("nowhere")
+    template.write_text("{{ task }} {{ history }}")
+    arguments = [
+        str(folder),
+        "--output_dir",
+        str(folder / "out"),
+        "--prompt_template",
+        str(template),
+        *WINDOW,
+    ]
+    assert main(arguments) == 0 and "1 files not read" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    arguments[:3] = ["logs", "--output_dir", "logs/out"]
+    assert main([*arguments, "--resume"]) == 0  # its own output below the folder is no log
+    assert len(read_jsonl(folder / "out/trajectories.jsonl")) == 2
+    template.write_text("{{ task }} {{ history }}!")
+    with pytest.raises(SystemExit):
+        main([*arguments, "--resume"])
+    assert "differs in" in capsys.readouterr().err
+    template.write_text("{{ task }} {{ history }}")
+    (folder / "1.JSONL").unlink()
+    with pytest.raises(SystemExit):
+        main([*arguments, "--resume"])
+    assert "1.JSONL" in capsys.readouterr().err
+
+
+def test_marks_that_a_log_printed_are_not_counted(tmp_path: Path) -> None:
+    row = run_row(1)
+    row["messages"][2]["content"] += f" [... 77 tokens left out ...] [... {'9' * 5000} tokens left out ...]"
+    (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
+    assert main([f"{tmp_path}/log.jsonl", "--output_dir", f"{tmp_path}/out", "--window_tokens", "90000"]) == 0
+    assert json.loads((tmp_path / "out/run.json").read_text())["counts"]["excerpts"] == 0

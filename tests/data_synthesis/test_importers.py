@@ -1,6 +1,7 @@
 """Reading logs: every dialect ends as the same messages, and what cannot be read is named."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,35 @@ def test_two_text_calls_get_their_results_from_one_turn(tmp_path: Path) -> None:
     turns = only(log).messages
     assert [turn.content for turn in turns[2:4]] == ["1", "2"] and log.notes == {"split_results": 1}
     assert closed_positions(turns)[-1] == len(turns)
+
+
+def test_a_missing_result_does_not_shift_the_results_after_it(tmp_path: Path) -> None:
+    def answer(text: str) -> dict:
+        return {"role": "user", "content": f"<tool_response>{text}</tool_response>"}
+
+    turns = [think("", CALL_TEXT + CALL_TEXT), answer("first"), think("", CALL_TEXT), answer("second"), SAY]
+    log = read(tmp_path, {"messages": [ASK, *turns]})
+    messages = only(log).messages
+    assert [turn.role for turn in messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert messages[4].tool_call_id == messages[3].tool_calls[0].id
+    assert +log.notes == Counter(call_without_result=1) and closed_positions(messages)[-1] == 6
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>" + "[" * 30_000, '<tool_call>{"name": "f", "arguments": "\\ud83d"}']
+)
+def test_what_a_model_wrote_inside_a_call_never_ends_the_import(tmp_path: Path, text: str) -> None:
+    message = only(read(tmp_path, {"messages": [ASK, think("", text), SAY]})).messages[1]
+    assert message.model_dump_json().encode()
+
+
+@pytest.mark.parametrize(
+    "piece", ["<function=a>", "</tools>\n", "<pr_description>", "<parameter=a>", "<tool_response>"]
+)
+def test_tags_that_never_close_are_read_in_one_pass(tmp_path: Path, piece: str) -> None:
+    """A search to the end from every opening tag would hang here for minutes."""
+    text = piece * 40_000
+    assert only(read(tmp_path, {"messages": [{"role": "user", "content": text}, think("", text), SAY]}))
 
 
 def test_an_abandoned_call_becomes_text_and_the_last_one_stays(tmp_path: Path) -> None:

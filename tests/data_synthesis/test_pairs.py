@@ -149,6 +149,8 @@ def test_building_again_gives_the_same_files(tmp_path: Path) -> None:
         (["run", "--prompt_template", "nope"], "prompt template 'nope' not found"),
         (["uncut"], "no pair: no run has a compaction with an accepted summary"),
         (["torn"], "torn/trajectories.jsonl:1: not JSON"),
+        (["foreign"], "no pair: all 4 were dropped (4 other_language)"),
+        (["run", "--max_unsupported", "7"], "--max_unsupported is 7; it is a share"),
         (["run", "--held_out", "-3"], "--held_out is -3"),
         (["run", "--held_out", "nan"], "--held_out: expected a number"),
     ],
@@ -165,6 +167,9 @@ def test_bad_input_is_one_line_and_nothing_is_written(
         Path(name).mkdir()
     write_jsonl("run/trajectories.jsonl", (a_run(number).model_dump() for number in range(4)))
     write_jsonl("uncut/trajectories.jsonl", [a_run(1).model_copy(update={"cuts": []}).model_dump()])
+    Path("foreign").mkdir()
+    foreign = Cut(position=3, summary="桥长九十八米，一九一二年通车，位于北镇。")
+    write_jsonl("foreign/trajectories.jsonl", (a_run(number, foreign).model_dump() for number in range(4)))
     Path("empty/trajectories.jsonl").touch()
     Path("torn/trajectories.jsonl").write_text('{"id": ')
     with pytest.raises(SystemExit) as stopped:

@@ -41,3 +41,9 @@ def test_both_sides_need_a_question(held_out: float) -> None:
     tasks = {f"q{number}": f"What is {number}?" for number in range(3)}
     with pytest.raises(ValueError, match="of 3 questions; both sides need at least one"):
         held_out_questions(tasks, held_out, seed=0)
+
+
+def test_one_question_under_many_ids_is_one_group() -> None:
+    """Compared with each other they would be millions of pairs."""
+    tasks = {f"q{number}": "How long is the north bridge of Aldermoor?" for number in range(20_000)}
+    assert group_questions(tasks | {"other": "Who founded the mill?"}) == [set(tasks), {"other"}]

@@ -30,6 +30,8 @@ def test_all_problems_are_listed_at_once(smollm2_tokenizer, make_pair) -> None:
         make_pair(5) | dict(prompt=[{"role": "user", "content": "long " * 300}]),
         make_pair(6) | dict(prompt=[]),
         make_pair(7) | dict(completion=[{"role": "user", "content": "x"}]),
+        make_pair(8) | dict(prompt=[{"role": "tool", "content": "x"}]),
+        make_pair(9) | dict(prompt=[{"role": "user", "content": "half \ud83d"}]),
         make_pair(0),
     ]
     result = check_rows(rows, smollm2_tokenizer, 200)
@@ -42,6 +44,8 @@ def test_all_problems_are_listed_at_once(smollm2_tokenizer, make_pair) -> None:
         "pair-5": "too_long",
         "pair-6": "shape",
         "pair-7": "shape",
+        "pair-8": "shape",
+        "pair-9": "shape",
         "pair-0": "duplicate_id",
     }
     assert len(result.pairs) == 1
@@ -53,6 +57,7 @@ def test_all_problems_are_listed_at_once(smollm2_tokenizer, make_pair) -> None:
         ("{{ messages|length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", "prefix"),
         ("{% for m in messages %}{{ m.content }}\n{% endfor %}", "stop_token"),
         ("{% for m in messages %}{{ m.content[:20] }}<|im_end|>{% endfor %}", "mask"),
+        ("{{ raise_exception('roles must alternate') }}", "shape"),
     ],
 )
 def test_bad_chat_templates_are_named(
