@@ -148,7 +148,7 @@ def classify(error: Exception) -> EndpointError:
         return EndpointError(_status_kind(error.status_code, str(error)), str(error), seconds)
     if isinstance(error, openai.APIConnectionError):
         return EndpointError("connection", str(error.__cause__ or error))
-    if isinstance(error, ValueError):  # a body that is not JSON
+    if isinstance(error, ValueError | RecursionError):  # a body that is not JSON, or "[" without end
         return EndpointError("bad_response", f"not a chat completion: {error}")
     raise error
 

@@ -54,11 +54,18 @@ class Reply:
 
 
 def read_completion(completion: Any, latency_seconds: float = 0.0, attempts: int = 1) -> Reply:
-    """The first choice of a chat completion. Without one, raises EndpointError with the provider's reason."""
-    if not isinstance(completion, dict):
-        raise EndpointError(
-            "bad_response", f"not a chat completion: {str(completion)[:200]}", attempts=attempts
-        )
+    """The first choice of a chat completion. Without one, raises EndpointError with the provider's reason.
+
+    Servers put anything anywhere: one field of a wrong type makes the whole a bad response.
+    """
+    try:
+        return _read_first_choice(completion, latency_seconds, attempts)
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        detail = f"not a chat completion: {str(completion)[:200]}"
+        raise EndpointError("bad_response", detail, attempts=attempts) from error
+
+
+def _read_first_choice(completion: Any, latency_seconds: float, attempts: int) -> Reply:
     choice = next(iter(completion.get("choices") or []), None) or {}
     message = choice.get("message")
     reason = completion.get("error") or choice.get("error") or completion.get("detail") or ""
@@ -73,13 +80,17 @@ def read_completion(completion: Any, latency_seconds: float = 0.0, attempts: int
     usage = completion.get("usage") or {}
     return Reply(
         message=_read_message(message),
-        finish_reason=choice.get("finish_reason") or "stop",
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
+        finish_reason=str(choice.get("finish_reason") or "stop"),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
         latency_seconds=round(latency_seconds, 3),
         attempts=attempts,
         null_content=message.get("content") is None,
     )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _read_message(message: dict) -> Message:
@@ -99,4 +110,4 @@ def _read_call(call: dict, number: int) -> ToolCall:
     arguments = function.get("arguments") or "{}"
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     call_id = call.get("id") or f"call_{number}"
-    return ToolCall(id=call_id, function=FunctionCall(name=function.get("name") or "", arguments=text))
+    return ToolCall(id=str(call_id), function=FunctionCall(name=function.get("name") or "", arguments=text))

@@ -47,7 +47,7 @@ def completion(message: dict | None, finish_reason: str = "stop", **fields: Any)
     } | fields
 
 
-def say(content: str | None, finish_reason: str = "stop", **message: Any) -> dict:
+def say(content: str | list | None, finish_reason: str = "stop", **message: Any) -> dict:
     return completion({"role": "assistant", "content": content} | message, finish_reason)
 
 

@@ -51,10 +51,13 @@ def test_calls_are_read_whatever_form_their_arguments_have() -> None:
     reply, _ = ask(lambda body: call_tool("search", {"query": "Ann"}))
     assert isinstance(reply, Reply) and reply.null_content and reply.content is None
     assert reply.message.tool_calls[0].function.arguments == '{"query": "Ann"}'
-    calls = [{"function": {"name": "visit", "arguments": {"url": "é"}}}, {"function": {"name": "stop"}}]
+    calls = [
+        {"function": {"name": "visit", "arguments": {"url": "é"}}},
+        {"id": 7, "function": {"name": "stop"}},
+    ]
     reply, _ = ask(lambda body: say("", tool_calls=calls))
     assert isinstance(reply, Reply)
-    assert [call.id for call in reply.message.tool_calls] == ["call_0", "call_1"]
+    assert [call.id for call in reply.message.tool_calls] == ["call_0", "7"]
     assert [call.function.arguments for call in reply.message.tool_calls] == ['{"url": "é"}', "{}"]
 
 
@@ -79,6 +82,12 @@ def test_calls_are_read_whatever_form_their_arguments_have() -> None:
         (Raw(200, b"<html>a web page</html>", {"Content-Type": "text/html"}), "bad_response", 1),
         (Raw(200, b'{"choices": [', JSON), "bad_response", 1),
         (Raw(200, b"[1]", JSON), "bad_response", 1),
+        (Raw(200, b"[" * 100_000, JSON), "bad_response", 1),
+        (completion(None, choices="hello"), "bad_response", 1),
+        (completion(None, choices=[{"message": "hello"}]), "bad_response", 1),
+        (say("", tool_calls="search"), "bad_response", 1),
+        (say([{"type": "text", "text": 5}]), "bad_response", 1),
+        (say("x", reasoning_content=["a"]), "bad_response", 1),
     ],
 )  # fmt: skip
 def test_failures_have_a_kind_and_only_what_can_heal_is_tried_again(
