@@ -127,6 +127,10 @@ def plan_steps(arguments: SFTArguments, training: Any, num_rows: int) -> None:
         raise ValueError(
             "--gradient_accumulation_steps follows from --global_batch_size; set only the latter"
         )
+    if training.packing:
+        raise ValueError(
+            "--packing lets the rows of a pack see each other on most attention kernels; leave it off"
+        )
     plan = plan_batches(
         arguments.global_batch_size,
         training.per_device_train_batch_size,

@@ -35,6 +35,12 @@ def plan_batches(
 
     `max_steps` > 0 wins over `num_epochs`, as in the Trainer. An epoch's last, smaller step counts.
     """
+    for name, value in (
+        ("global_batch_size", global_batch_size),
+        ("per_device_train_batch_size", per_device),
+    ):
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1")
     together = per_device * num_processes
     if global_batch_size % together:
         share, rest = divmod(global_batch_size, num_processes)
@@ -50,4 +56,8 @@ def plan_batches(
         )
     steps_per_epoch = -(-num_rows // global_batch_size)
     num_steps = max_steps if max_steps > 0 else int(-(-num_epochs * steps_per_epoch // 1))
+    if num_steps < 1:
+        raise ValueError(
+            f"max_steps {max_steps} and num_train_epochs {num_epochs:g} are no step; raise one of them"
+        )
     return BatchPlan(per_device, num_processes, global_batch_size // together, num_rows, num_steps)

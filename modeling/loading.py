@@ -88,7 +88,7 @@ def resolve_model(name_or_path: str) -> str:
 def _from_pretrained(auto_class: Any, place: str, revision: str | None, **kwargs: Any) -> Any:
     try:
         return auto_class.from_pretrained(place, revision=revision, **kwargs)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ValueError(
             f"cannot load {place}: {first_line} (a hub name, a folder, or {PACKAGED_MODEL!r} with the "

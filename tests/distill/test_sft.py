@@ -136,6 +136,10 @@ def test_resume_with_other_settings_is_refused(
     [
         (["--global_batch_size", "3", "--per_device_train_batch_size", "2"], "may be one of 1, 3"),
         (["--max_length", "20"], "12 x too_long"),
+        (["--global_batch_size", "0"], "global_batch_size is 0"),
+        (["--per_device_train_batch_size", "0"], "per_device_train_batch_size is 0"),
+        (["--max_steps", "-1", "--num_train_epochs", "0"], "are no step"),
+        (["--packing"], "--packing lets the rows"),
         (["--train_file", "nowhere.jsonl"], "no pairs file nowhere.jsonl"),
         (["--gradient_accumulation_steps", "4"], "follows from --global_batch_size"),
     ],
