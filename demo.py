@@ -195,7 +195,7 @@ Next:
   your own logs    make demo LOGS=path/to/logs
   a teacher model  condensery import LOGS --teacher http://HOST:PORT/v1 --teacher_model NAME --output_dir ...
   on a GPU         accelerate launch distill/sft.py --config configs/sft/qwen3_30b_a3b.yaml --train_file ...
-  serving          condensery serve {run}/export      (needs vLLM: pip install 'condensery[vllm]')
+  serving          condensery serve {run}/export      (--python names one with vLLM)
 
 `condensery` is in {bin}; put it on your path with: source {bin}/activate
 """

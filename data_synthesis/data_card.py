@@ -26,7 +26,9 @@ def describe_pairs(splits: dict[str, list[Pair]], dropped: list[Dropped], counte
         "languages": dict(Counter(pair.language for pair in pairs).most_common()),
         "authors": dict(Counter(pair.author for pair in pairs).most_common()),
         "prompt_templates": dict(Counter(pair.prompt_template for pair in pairs).most_common()),
-        "compaction_index": dict(sorted(Counter(str(pair.index) for pair in pairs).items())),
+        "compaction_index": {
+            str(index): count for index, count in sorted(Counter(pair.index for pair in pairs).items())
+        },
         "tokens_counted_with": counted_with,
         "tokens": {
             "history": percentiles(pair.history_tokens for pair in pairs),

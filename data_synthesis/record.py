@@ -160,6 +160,12 @@ def report(directory: Path, config: RecordConfig, inputs: list[Path]) -> int:
         for reason, number in rows.most_common():
             print(f"{name:9} {number:6}  {reason}")
     print(f"{directory}: {counts['rollouts'].total()} rollouts, {counts['rejected'].total()} rejected")
+    if counts["rollouts"] and not counts["events"]["accepted summaries"]:
+        print(
+            f"nothing was compacted in a window of {config.window_tokens} tokens; lower --window_tokens "
+            "(the offline web fills 700 with --reserve_tokens 0)",
+            file=sys.stderr,
+        )
     return int(bool(counts["rejected"]) and config.on_error == "fail")
 
 

@@ -1,6 +1,6 @@
 """From a training run to a folder that stands alone, with proof that it holds what was trained.
 
-    condensery export --checkpoint runs/demo/sft --output_dir runs/demo/export
+    condensery export --checkpoint runs/sft --output_dir runs/export
 
 The folder has merged weights, tokenizer, chat template, generation config, and `condensery.json`: base,
 data, prompt template with its text, budgets, proof. It is written under another name and renamed once the
@@ -8,6 +8,7 @@ proof holds.
 """
 
 import json
+import os
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         prog=PROG,
         description="Write a trained summarizer as a folder that stands alone, and prove that it is the "
         "trained one.",
-        example=f"{PROG} --checkpoint runs/demo/sft --output_dir runs/demo/export",
+        example=f"{PROG} --checkpoint runs/sft --output_dir runs/export",
     )
     try:
         export(config)
@@ -143,6 +144,7 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     model.generation_config.eos_token_id = stop_ids(model, tokenizer)
     model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    make_readable(folder)
     # The export is loaded from its folder alone, as a server will load it.
     del model
 
@@ -158,6 +160,14 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     print(f"proof: {proof}", file=sys.stderr)
     proof.check()
     return proof
+
+
+def make_readable(folder: Path) -> None:
+    """Weights are saved for their owner alone; who serves them may be another user."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in folder.iterdir():
+        file.chmod(0o666 & ~umask)
 
 
 def device_map() -> str | None:

@@ -1,7 +1,7 @@
 """Serve an exported summarizer with vLLM, as a drop-in for the summary server of ReSum agents.
 
-    condensery serve runs/demo/export
-    condensery serve runs/demo/export --python .venv-vllm/bin/python --vllm_args=--enforce-eager
+    condensery serve runs/export
+    condensery serve runs/export --python .venv-vllm/bin/python --vllm_args=--enforce-eager
 
 Prints the two variables that a ReSum agent reads, once the server answers, and stops it when it is stopped
 itself. The address is this machine's own: anyone who can reach the port can use the model.
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         argv=argv,
         prog=PROG,
         description="Serve an exported summarizer on the protocol that ReSum agents speak.",
-        example=f"{PROG} runs/demo/export --port 8000",
+        example=f"{PROG} runs/export --port 8000",
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -139,7 +139,8 @@ def check_vllm(python: str) -> None:
         raise ValueError(f"--python {python}: {error.strerror}") from error
     if missing:
         raise ValueError(
-            f"{python} has no vLLM; pip install 'condensery[vllm]', or name another Python with --python"
+            f"{python} has no vLLM; it wants an environment of its own (python -m venv .venv-vllm; "
+            ".venv-vllm/bin/pip install vllm), named with --python .venv-vllm/bin/python"
         )
 
 

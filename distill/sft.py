@@ -1,7 +1,7 @@
 """Supervised fine-tuning of a summarizer on (conversation, summary) pairs, with TRL's SFTTrainer.
 
     accelerate launch distill/sft.py --config configs/sft/smollm2_cpu.yaml \\
-        --train_file runs/demo/pairs/train.jsonl --output_dir runs/sft
+        --train_file runs/pairs/train.jsonl --output_dir runs/sft
     condensery sft --config configs/sft/smollm2_cpu.yaml --train_file ... --output_dir ... --learning_rate
     1e-4
 
@@ -91,6 +91,8 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     trainer = build_trainer(training, model_config, tokenizer, datasets)
     checkpoint = start_run(output_dir, arguments, training, model_config)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if "eval" in datasets and training.eval_strategy == "no":  # a file that is given is looked at
+        trainer.evaluate()
     finish_run(trainer, output_dir, arguments, datasets)
     return 0
 

@@ -6,6 +6,7 @@
 
 import dataclasses
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,16 @@ def compare(config: EvaluateConfig, directory: Path, rows: list[Row]) -> dict:
     return report
 
 
+def warn_of_budget(config: EvaluateConfig, directory: Path) -> None:
+    """A trained summarizer whose answers are cut off is not bad, but asked wrongly."""
+    trained = json.loads((directory / "report.json").read_text())["models"].get("trained")
+    if trained and trained["failures"].get("length", 0) > trained["num_rows"] / 2:
+        print(
+            f"warning: most answers were cut at {config.max_new_tokens} tokens; raise --max_new_tokens",
+            file=sys.stderr,
+        )
+
+
 def check_models(config: EvaluateConfig) -> None:
     """Raises ValueError before anything is written if a model is not there or cannot chat."""
     from modeling.loading import load_tokenizer
@@ -122,6 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         compare(config, directory, rows)
     except (OSError, ValueError) as error:
         fail(PROG, error)
+    warn_of_budget(config, directory)
     print((directory / "report.md").read_text().split("\n## ")[1].partition("\n")[2].strip())
     print(f"\n{directory / 'report.md'}")
     return 0

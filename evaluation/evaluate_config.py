@@ -1,10 +1,12 @@
 """The fields of `condensery evaluate`, checked before anything is loaded."""
 
+import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from condensery.prompt import load_template
+from condensery.prompt import load_template, template_names
 
 
 @dataclass
@@ -24,7 +26,8 @@ class EvaluateConfig:
         default=None, metadata={"help": "log_history.json of the training run, for its loss curve"}
     )
     prompt_template: str = field(
-        default="compact_v1", metadata={"help": "name or file of the template that both are asked with"}
+        default="",
+        metadata={"help": "name or file; default: the one the export was trained on, or compact_v1"},
     )
     max_new_tokens: int = field(
         default=128, metadata={"help": "budget of an answer, thinking included", "minimum": 1}
@@ -45,7 +48,19 @@ class EvaluateConfig:
     def __post_init__(self) -> None:
         if not self.base and not self.trained:
             raise ValueError("nothing to compare: give --base and --trained, each a model name or folder")
-        load_template(self.prompt_template)
+        trained_on = template_of_export(self.trained)
+        if not self.prompt_template and trained_on and trained_on["name"] not in template_names():
+            raise ValueError(
+                f"{self.trained} was trained on the prompt template {trained_on['name']!r}; "
+                "give its file with --prompt_template"
+            )
+        self.prompt_template = self.prompt_template or (trained_on or {"name": "compact_v1"})["name"]
+        _, text = load_template(self.prompt_template)
+        if trained_on and text != trained_on["text"]:
+            print(
+                f"warning: {self.trained} was trained on {trained_on['name']}, not on {self.prompt_template}",
+                file=sys.stderr,
+            )
         for path in self.files() + ([self.log_history] if self.log_history else []):
             if not path.is_file():
                 raise ValueError(f"no file {path}")
@@ -53,3 +68,9 @@ class EvaluateConfig:
     def files(self) -> list[Path]:
         """The data: compactions without their slice names, and pairs."""
         return [Path(entry.rpartition("=")[2]) for entry in self.compactions + self.pairs]
+
+
+def template_of_export(folder: str | None) -> dict | None:
+    """Name and text of the prompt template that an export was trained on; None for anything else."""
+    card = Path(folder or "") / "condensery.json"
+    return json.loads(card.read_text(encoding="utf-8"))["prompt_template"] if card.is_file() else None

@@ -58,7 +58,8 @@ def write_report(
     parts = [
         "# Comparison of summarizers",
         f"{data['num_rows']} held-out compactions: "
-        + ", ".join(f"{count} {name}" for name, count in data["slices"].items()) + ".",
+        + ", ".join(f"{count} {name}" for name, count in data["slices"].items())
+        + f". Prompt template: {report['run']['prompt_template']}.",
         f"## All rows in {data['main_language']!r}",
         table(models),
         *(

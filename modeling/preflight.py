@@ -1,6 +1,6 @@
 """Check every training row before anything is loaded or trained, and list all that is wrong at once.
 
-    condensery preflight runs/demo/pairs/train.jsonl runs/demo/pairs/eval.jsonl \\
+    condensery preflight runs/pairs/train.jsonl runs/pairs/held_out.jsonl \\
         --model smollm2-135m-instruct --max_length 1024
 
 The checks themselves: `row_checks.py`. Training makes the same ones and stops at them.

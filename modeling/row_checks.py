@@ -57,6 +57,8 @@ class Preflight:
         lines = [str(problem) for problem in self.problems]
         counts = Counter(problem.reason for problem in self.problems)
         lines += [f"{count} x {reason}" for reason, count in counts.most_common()]
+        if counts["too_long"]:
+            lines.append("raise --max_length, or make shorter rows: `condensery import --max_row_tokens`")
         if self.pairs:
             ordered = sorted(self.lengths)
             num_supervised = sum(len(pair.completion_ids) for pair in self.pairs)

@@ -50,6 +50,7 @@ def test_merged_export_equals_the_adapter_and_stands_alone(lora_run: Path, tmp_p
     )
     [answer] = generate(merged, tokenizer, [[{"role": "user", "content": "hello"}]], max_new_tokens=3)
     assert answer.num_tokens == 3
+    assert {file.stat().st_mode for file in folder.iterdir()} == {(folder / "condensery.json").stat().st_mode}
 
 
 def test_export_that_equals_its_base_is_an_error_and_leaves_nothing(

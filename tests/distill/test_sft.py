@@ -45,6 +45,18 @@ def test_shipped_config_trains_two_steps(
     assert (output_dir / "model.safetensors").is_file() and (output_dir / "chat_template.jinja").is_file()
 
 
+def test_an_eval_file_is_looked_at_without_further_settings(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    lines = pairs_file.read_text().splitlines(keepends=True)
+    train, held_out = tmp_path / "train.jsonl", tmp_path / "held_out.jsonl"
+    train.write_text("".join(lines[:8]))
+    held_out.write_text("".join(lines[8:]))
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, train, tmp_path / "run", "--max_steps", "1")
+    assert sft.main([*words, "--eval_file", str(held_out)]) == 0
+    assert json.loads((tmp_path / "run/run.json").read_text())["counts"]["last_eval_loss"] > 0
+
+
 def test_accelerate_launch_runs_the_script(
     sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from condensery.files.jsonl import write_jsonl
+from condensery.prompt import load_template
 from data_synthesis.generate_web import main as web
 from data_synthesis.record import main as record
 from evaluation.compare import main
@@ -129,3 +130,22 @@ def test_what_cannot_be_compared_is_found_before_anything_is_written(held_out, b
         main(["--compactions", compactions, "--base", base, *options])
     assert stop.value.code == 2 and message in capsys.readouterr().err
     assert not (held_out / "o").exists()
+
+
+def test_an_export_is_asked_with_the_template_it_was_trained_on(held_out, capsys):
+    export = held_out / "export"
+    export.mkdir()
+    arguments = ["--compactions", f"{held_out}/record/compactions.jsonl", "--trained", str(export)]
+    arguments += ["--output_dir", f"{held_out}/o", "--dry_run"]
+
+    def trained_on(name, text):
+        (export / "condensery.json").write_text(json.dumps({"prompt_template": {"name": name, "text": text}}))
+
+    trained_on(*load_template("resum_v1"))
+    assert main(arguments) == 0 and "warning" not in capsys.readouterr().err
+    assert main([*arguments, "--prompt_template", "full_v1"]) == 0
+    assert "was trained on resum_v1, not on full_v1" in capsys.readouterr().err
+    trained_on("ours_v3", "{{ task }} {{ history }}")
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2 and "give its file with --prompt_template" in capsys.readouterr().err
