@@ -32,9 +32,9 @@ TOO_LONG = re.compile(
 def is_url(text: str) -> bool:
     try:
         url = urllib.parse.urlsplit(text)
-    except ValueError:  # brackets that do not close
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # brackets that do not close, a port that is none
         return False
-    return url.scheme in ("http", "https") and bool(url.hostname)
 
 
 @dataclass
@@ -71,11 +71,23 @@ class Endpoint:
 
         A server that does not list the model (an alias, or no `/models` at all) is asked for one token.
         """
+        try:
+            await self._check(timeout_seconds)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Connections belong to the event loop they were opened in; the next call opens new ones."""
+        if self._client is not None:
+            await self._client.close()
+        self._client = self._slots = None
+
+    async def _check(self, timeout_seconds: float) -> None:
         models = self._open().models.with_raw_response
         try:
             async with asyncio.timeout(timeout_seconds):
                 listed = (await models.list()).http_response.json()
-            if isinstance(listed, dict) and self.model in [model["id"] for model in listed.get("data") or []]:
+            if self.model in _model_ids(listed):
                 return
         except Exception as error:
             if (known := classify(error)).kind not in ("not_found", "bad_response"):
@@ -131,9 +143,21 @@ class Endpoint:
             import openai  # a second of import time
 
             url = self.url.rstrip("/").removesuffix("/chat/completions")
-            key = os.environ.get(self.api_key_env) or "none"
+            # A line break from a file is common, and the HTTP client would print the key with its complaint.
+            key = os.environ.get(self.api_key_env, "").strip() or "none"
+            if not re.fullmatch(r"[!-~]+", key):
+                raise EndpointError(
+                    "auth", f"the key in ${self.api_key_env} holds characters that no key has"
+                )
             self._client = openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0, timeout=None)
         return self._client
+
+
+def _model_ids(listed: Any) -> list[Any]:
+    models = listed.get("data") if isinstance(listed, dict) else None
+    return (
+        [model.get("id") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+    )
 
 
 def classify(error: Exception) -> EndpointError:

@@ -28,7 +28,7 @@ SENTENCE_END = re.compile(
 )
 NUMBER = re.compile(r"(?<![\w.-])\d{4}-\d{2}-\d{2}(?![\w-])|(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 CJK_NUMBER = re.compile(r"(?<![\da-z.])\d+(?:\.\d+)?")
-QUOTE = re.compile(r"[\"“「『]([^\"”」』\n]{3,})[\"”」』]")
+QUOTE = re.compile(r"[\"“「『]([^\"“”「」『』\n]{3,})[\"”」』]")
 # What must be copied to the letter to be of use. Each form starts where nothing of its own kind stands before
 # it: tried at every character, a blob of 100,000 would take minutes.
 IDENTIFIER = re.compile(
@@ -38,7 +38,7 @@ IDENTIFIER = re.compile(
     r"|\b[a-z]+[A-Z]\w*\b"  # camelCase
     r"|(?<!\d,)(?<![\w-])(?!\d+(?:st|nd|rd|th)\b)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]+\b"  # codes
 )
-NAME = re.compile(r"\b[A-Z][\w’'-]+(?: (?:of |de |the |van |von )?[A-Z][\w’'-]+)+")
+NAME = re.compile(r"(?<![\w’'-])[A-Z][\w’'-]+(?: (?:of |de |the |van |von )?[A-Z][\w’'-]+)+")
 
 
 class Fact(BaseModel):
@@ -137,15 +137,15 @@ def unsupported(summary: str, history: str, subjects: Iterable[str] = ()) -> tup
     known = list(subjects)
     num_bad = num_checked = 0
     for statement in split_sentences(summary):
-        values = values_in(statement)
+        values = dict.fromkeys(values_in(statement))
+        about = [name for name in known if contains(statement, name)]
         num_checked += bool(values)
-        num_bad += any(not _is_grounded(value, statement, units, known) for value in values)
+        num_bad += any(not _is_grounded(value, about, units) for value in values)
     return num_bad, num_checked
 
 
-def _is_grounded(value: str, statement: str, units: list[str], subjects: list[str]) -> bool:
+def _is_grounded(value: str, about: list[str], units: list[str]) -> bool:
     # A true number next to the wrong name is an invention, so the sentence that holds it must hold the name.
-    about = [name for name in subjects if contains(statement, name)]
     holding = [unit for unit in units if contains(unit, value)]
     if not about or any(contains(name, value) or contains(value, name) for name in about):
         return bool(holding)

@@ -31,7 +31,7 @@ class FunctionCall(BaseModel):
 
 class ToolCall(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    id: str
+    id: Whole
     type: Literal["function"] = "function"
     function: FunctionCall
 
@@ -43,7 +43,7 @@ class Message(BaseModel):
     role: Role
     content: Text = ""
     tool_calls: list[ToolCall] = []
-    tool_call_id: str | None = None
+    tool_call_id: Whole | None = None
     reasoning_content: Whole | None = None
 
     def to_chat(self) -> dict:

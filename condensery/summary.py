@@ -29,7 +29,8 @@ TAG = re.compile(r"<(/?)summary>", re.IGNORECASE)
 ENDS_TARGET = re.compile(r"<(?=/?(?:summary|think)>)", re.IGNORECASE)
 TOOL_CALL = re.compile(r"<tool_call>|<function=", re.IGNORECASE)
 # What a section is called, in plain text or Markdown: "Facts:", "- **Open:**", "## Next".
-LABEL = re.compile(r"\s*#+ .*|\W*[\w\s/]{1,40}?\W*[:：]")
+HEADING, LABEL = re.compile(r"\s*#+ "), re.compile(r"([^:：]{1,60})[:：]")
+MAX_PLACEHOLDER = 300  # characters; the pattern tries every way to split what surrounds the word
 PLACEHOLDER = re.compile(
     r"\W*(?:n/?a|none|null|todo|tbd|placeholder|empty|unknown|summary|your summary(?: goes)? here|no summary"
     r"|\[[^\]\n]*\]|\{[^}\n]*\}|无|暂无|待定)?\W*",
@@ -106,14 +107,28 @@ def _read_block(block: str) -> Summary:
     text = block.strip()
     if not text:
         return Summary(failure="whitespace")
-    if all(PLACEHOLDER.fullmatch(_without_label(line)) for line in text.splitlines()):
+    if all(_says_nothing(_without_label(line)) for line in text.splitlines()):
         return Summary(failure="placeholder")
     return Summary(text=text)
 
 
 def _without_label(line: str) -> str:
+    if HEADING.match(line):
+        return ""
     label = LABEL.match(line)
-    return line[label.end() :] if label else line
+    return line[label.end() :] if label and _is_name(label[1]) else line
+
+
+def _is_name(label: str) -> bool:
+    """Words alone, whatever Markdown stands around them."""
+    words = re.search(r"\w.*\w|\w", label)
+    return words is not None and re.fullmatch(r"[\w\s/]{1,40}", words[0]) is not None
+
+
+def _says_nothing(text: str) -> bool:
+    if not re.search(r"\w", text):
+        return True
+    return len(text) <= MAX_PLACEHOLDER and PLACEHOLDER.fullmatch(text) is not None
 
 
 def check_gain(summary: Summary, num_summary_tokens: int, num_replaced_tokens: int) -> Summary:

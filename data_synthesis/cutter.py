@@ -8,6 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from condensery.compaction import Compaction
+from condensery.endpoint import Endpoint
 from condensery.files.jsonl import JsonlAppender, read_records
 from condensery.reply import EndpointError
 from condensery.trajectory import Cut, Trajectory
@@ -35,10 +36,11 @@ async def cut_all(
     path = directory / "trajectories.jsonl"
     failed: list[Rejected] = []
     slots = asyncio.Semaphore(config.concurrency)
+    endpoint = config.endpoint()
     with JsonlAppender(path) as out, JsonlAppender(directory / "calls.jsonl") as calls:
         done = {run.id for run in read_records(path, Trajectory)}
         todo = [run for run in trajectories if run.id not in done]
-        summarize = _summarizer(config, cutting, calls.append)
+        summarize = _summarizer(endpoint, config, cutting, calls.append)
 
         async def work(run: Trajectory) -> None:
             async with slots:
@@ -53,11 +55,14 @@ async def cut_all(
         # Tasks for all, slots for a few: a slow teacher answer holds up nothing but its own run.
         with tqdm(total=len(todo), unit="run", desc="import", disable=None) as progress:
             await asyncio.gather(*map(work, todo))
+        if endpoint:
+            await endpoint.close()
     return failed
 
 
-def _summarizer(config: ImportConfig, cutting: Cutting, log: Callable[[dict], None]) -> Summarize:
-    endpoint = config.endpoint()
+def _summarizer(
+    endpoint: Endpoint | None, config: ImportConfig, cutting: Cutting, log: Callable[[dict], None]
+) -> Summarize:
     if endpoint is None:
         return partial(
             summarize_extractively, max_tokens=cutting.max_summary_tokens, tokenizer=cutting.tokenizer

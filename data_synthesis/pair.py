@@ -29,7 +29,7 @@ Reason = Literal[
     "duplicate",  # the same prompt and completion stand in the data already
 ]
 CJK_LANGUAGES = ("zh", "ja", "ko")
-NAMES = re.compile(r"https?://\S+|\[[^\]]*\]")  # sources are no language
+NAMES = re.compile(r"https?://\S+|\[[^\[\]]*\]")  # sources are no language
 
 
 class Turn(BaseModel):

@@ -7,14 +7,15 @@
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
+from condensery.endpoint import is_url
 from condensery.files.config import fail, parse_args, resolved_config
-from condensery.files.run_directory import describe_run, fingerprint, open_run_directory
+from condensery.files.run_directory import describe_run, fingerprint, open_run_directory, read_run
+from condensery.prompt import template_files
 from condensery.reply import EndpointError
 from condensery.tokens import Tokenizer
 from data_synthesis.agent import Agent, Explorer, Summarizer
@@ -48,13 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         asyncio.run(check_endpoints(config))
         inputs = [path, *([config.web / "pages.jsonl"] if config.web else [])]
+        inputs += template_files(config.prompt_template)
         check_resume(config, inputs)
         directory = open_run_directory(config.output_dir, config.resume)
     except (OSError, ValueError, EndpointError) as error:
         fail(PROG, " ".join(str(error).split()))
     try:
         describe_run(directory, resolved_config(config), inputs)
-        asyncio.run(record(agent, jobs, directory, rejected, config.concurrency))
+        asyncio.run(record_and_close(agent, jobs, directory, rejected, config.concurrency))
         return report(directory, config, inputs)
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; finished rollouts are kept, go on with --resume", file=sys.stderr)
@@ -86,6 +88,13 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
 
     assert config.web is not None
     web = load_web(config.web)
+    for fact in (fact for question in questions for fact in question.facts or []):
+        page = web.pages.get(fact.source or "")
+        if page is None or not fact.stands_in("\n".join(page.sentences)):
+            raise ValueError(
+                f"the questions are of another web: no page {fact.source} in {config.web} says that "
+                f"{fact.attribute} of {fact.subject} is {fact.value}"
+            )
     tools = WebTools(web, config.search_results, config.snippet_sentences)
     explorer: Explorer = scripted_explorer
     summarizer: Summarizer = OracleTeacher(questions)
@@ -117,12 +126,22 @@ def _load_tokenizer(name: str | None) -> Tokenizer | None:
     return cast(Tokenizer, load_tokenizer(name))
 
 
+async def record_and_close(agent: Agent, *job: Any) -> None:
+    """Connections belong to the event loop they were opened in, and end with it."""
+    try:
+        await record(agent, *job)
+    finally:
+        for role in (agent.explorer, agent.summarizer):
+            if isinstance(role, EndpointExplorer | EndpointSummarizer):
+                await role.endpoint.close()
+
+
 async def check_endpoints(config: RecordConfig) -> None:
     """Raises EndpointError when an endpoint is down, misnamed or refuses the key, before anything starts."""
     roles: list[Literal["explorer", "teacher"]] = ["explorer", "teacher"]
     for role in roles:
         url = vars(config)[role]
-        if url.startswith("http"):
+        if is_url(url):
             try:
                 await config.endpoint(role).check()
             except EndpointError as error:
@@ -135,7 +154,7 @@ def check_resume(config: RecordConfig, inputs: list[Path]) -> None:
     path = config.output_dir / "run.json"
     if not config.resume or not path.exists():
         return
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored = read_run(path)
     now = resolved_config(config)
     changed = [
         f"{name} was {stored['config'].get(name)}, is {value}"
@@ -143,7 +162,7 @@ def check_resume(config: RecordConfig, inputs: list[Path]) -> None:
         if name not in OUTSIDE_IDENTITY and stored["config"].get(name) != value
     ]
     if list(stored["inputs"].values()) != [fingerprint(path) for path in inputs]:
-        changed.append("the questions or the web are not the same")
+        changed.append("the questions, the web or the prompt template are not the same")
     if changed:
         raise ValueError(
             f"cannot resume {config.output_dir}: {'; '.join(changed)}; choose another --output_dir"

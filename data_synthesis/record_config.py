@@ -49,8 +49,12 @@ class RecordConfig:
     share: float = field(
         default=0.9, metadata={"help": "compact when this share of the window (less the reserve) is full"}
     )
-    reserve_tokens: int = field(default=1000, metadata={"help": "kept free for the next answer"})
-    every_rounds: int | None = field(default=None, metadata={"help": "compact every so many rounds, too"})
+    reserve_tokens: int = field(
+        default=1000, metadata={"help": "kept free for the next answer", "minimum": 0}
+    )
+    every_rounds: int | None = field(
+        default=None, metadata={"help": "compact every so many rounds, too", "minimum": 1}
+    )
     max_calls: int = field(
         default=60, metadata={"help": "calls of the explorer's model in one rollout", "minimum": 1}
     )
@@ -83,6 +87,10 @@ class RecordConfig:
     )
 
     def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share is {self.share:g}; it is a share of the window, above 0 and at most 1")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p:g}; it is above 0 and at most 1")
         self.limits()
         load_template(self.prompt_template)
         for role, offline in ("explorer", "scripted"), ("teacher", "oracle"):

@@ -85,6 +85,8 @@ def load_web(directory: Path | str) -> Web:
     if not (Path(directory) / "pages.jsonl").is_file():
         raise ValueError(f"no web in {directory}: it has no pages.jsonl; `condensery web` writes one")
     pages = list(read_records(Path(directory) / "pages.jsonl", Page))
+    if not pages:
+        raise ValueError(f"{directory}/pages.jsonl holds no page")
     return Web(pages, "zh" if any("\u4e00" <= c <= "\u9fff" for c in pages[0].title) else "en")
 
 

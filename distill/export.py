@@ -32,7 +32,9 @@ class ExportConfig:
         default="auto",
         metadata={"help": "precision of the weights; auto: the trained (with LoRA: the base's)"},
     )
-    max_new_tokens: int = field(default=4096, metadata={"help": "budget of an answer, thinking included"})
+    max_new_tokens: int = field(
+        default=4096, metadata={"help": "budget of an answer, thinking included", "minimum": 1}
+    )
     metrics: Path | None = field(
         default=None, metadata={"help": "report.json of an evaluation to take along"}
     )

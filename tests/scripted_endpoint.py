@@ -63,6 +63,7 @@ class ScriptedEndpoint:
     def __init__(self, script: Script, models: list[str] | None = None) -> None:
         self.script = script
         self.models = ["scripted"] if models is None else models
+        self.listed: dict | Raw | None = None  # instead of the list of `models`
         self.requests: list[dict] = []
         self.api_keys: list[str | None] = []
         self.closing = threading.Event()
@@ -96,7 +97,7 @@ class ScriptedEndpoint:
                     "object": "list",
                     "data": [{"id": name, "object": "model"} for name in endpoint.models],
                 }
-                self.answer(listed if endpoint.models else status(404))
+                self.answer(endpoint.listed or (listed if endpoint.models else status(404)))
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -104,7 +104,8 @@ class _StrictLoader(yaml.SafeLoader):
     """PyYAML keeps the last of two equal keys without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        merge = "tag:yaml.org,2002:merge"  # `<<: *defaults` may be given over
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != merge]  # type: ignore[no-untyped-call]
         repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
         if repeated:
             raise yaml.YAMLError(f"key given twice: {', '.join(repeated)}")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from condensery.endpoint import Endpoint
+from condensery.endpoint import Endpoint, is_url
 from condensery.reply import EndpointError, Reply
 from tests.scripted_endpoint import HANG, Raw, Script, ScriptedEndpoint, call_tool, completion, say, status
 
@@ -153,6 +153,45 @@ def test_concurrency_is_bounded() -> None:
     with ScriptedEndpoint(slow) as server:
         asyncio.run(ask_many(Endpoint(server.url, "scripted", max_concurrency=2)))
     assert most[0] == 2
+
+
+def test_a_key_that_is_none_is_refused_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedEndpoint(lambda body: say("ok")) as server:
+        monkeypatch.setenv("MY_KEY", "sk-1\n")  # as `cat` reads it from a file
+        asyncio.run(Endpoint(server.url, "scripted", api_key_env="MY_KEY").chat(HELLO))
+        assert server.api_keys == ["Bearer sk-1"]
+        for key in ("sk-secret\nsk-other", "sk-secrét", "sk secret"):
+            monkeypatch.setenv("MY_KEY", key)
+            with pytest.raises(EndpointError, match="MY_KEY") as caught:
+                asyncio.run(Endpoint(server.url, "scripted", api_key_env="MY_KEY").chat(HELLO))
+            assert caught.value.kind == "auth" and "secr" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "listed", ["[1]", "null", '{"data": 5}', '{"data": [1, "a", {}]}', '{"data": {"id": 1}}']
+)
+def test_a_model_list_of_any_shape_lists_nothing(listed: str) -> None:
+    with ScriptedEndpoint(lambda body: say("")) as server:
+        server.listed = Raw(200, listed.encode(), JSON)
+        asyncio.run(Endpoint(server.url, "scripted").check())
+        assert len(server.requests) == 1, "the model itself was asked"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("http://localhost:8000/v1", True),
+        ("https://[::1]/v1", True),
+        ("http://host:port/v1", False),
+        ("http://host:99999/v1", False),
+        ("http://[::1/v1", False),
+        ("http:///v1", False),
+        ("httpbin", False),
+        ("localhost:8000", False),
+    ],
+)
+def test_what_is_a_url(text: str, is_one: bool) -> None:
+    assert is_url(text) is is_one
 
 
 def test_key_comes_from_the_environment_and_a_full_url_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

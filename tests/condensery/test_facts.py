@@ -109,7 +109,33 @@ def test_values_are_what_is_right_or_wrong_to_the_letter() -> None:
         assert value in found
 
 
-@pytest.mark.parametrize("piece", ["-", ".", "1", "a-", "a.", "a_", "Aa", "a/", "年", "[", "Aa "])
+BLOBS = [
+    "-",
+    ".",
+    "1",
+    "a-",
+    "a.",
+    "a_",
+    "Aa",
+    "a/",
+    "年",
+    "[",
+    "Aa ",
+    '"',
+    "“",
+    "“aaa",
+    "A'",
+    "A-",
+    "Aa of ",
+]
+
+
+@pytest.mark.parametrize("piece", BLOBS)
 def test_a_blob_of_any_kind_is_read_in_one_pass(piece: str) -> None:
     """A pattern that starts anew at every character would hang here for minutes."""
     values_in(piece * 200_000)
+
+
+def test_equal_values_of_a_statement_are_looked_for_once() -> None:
+    history = "\n".join(f"Row {number} says nothing." for number in range(500))
+    assert unsupported("999 " * 100_000, history, subjects=["Harrow Bay"]) == (1, 1)

@@ -35,6 +35,13 @@ def test_arguments_stay_the_text_that_the_model_wrote() -> None:
         assert row["tool_calls"][0]["function"] == {"name": "f", "arguments": arguments}
 
 
+def test_half_a_character_in_a_call_id_is_no_reason_to_stop() -> None:
+    call = ToolCall(id="call \ud83d", function=FunctionCall(name="f"))
+    answer = Message(role="tool", tool_call_id="call \ud83d")
+    assert call.id == answer.tool_call_id
+    json.dumps([call.model_dump(), answer.model_dump()], ensure_ascii=False).encode()
+
+
 def test_chat_shape_has_no_empty_keys_and_reads_back() -> None:
     message = calling("c1")
     chat = message.to_chat()

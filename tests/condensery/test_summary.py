@@ -74,6 +74,14 @@ def test_failed(content: str | None, failure: str) -> None:
     assert parse_summary(content) == Summary(failure=failure)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("piece", ["/", "-", " ", "a/", "a ", "*", "[", "{", "。", "-a", "\t:", "# "])
+def test_a_blob_of_any_kind_is_read_in_one_pass(piece: str) -> None:
+    """A model that repeats itself until its budget ends: a pattern that backtracks would hang for minutes."""
+    for text in (piece * 100_000, f"Facts{piece * 100_000}", f"{piece * 20_000}:", f"{piece}\n" * 50_000):
+        summary = parse_summary(f"<summary>{text}</summary>")
+        assert (summary.text is None) != (summary.failure is None)
+
+
 def test_finish_reason_and_calls_outrank_the_text() -> None:
     assert parse_summary(BLOCK, "length").failure == "length"
     assert parse_summary(BLOCK, "tool_calls", has_tool_calls=True).failure == "tool_call"

@@ -260,6 +260,18 @@ def test_wrong_input_is_one_line_and_nothing_is_started(
     )
     assert "give --web" in complaint(questions=questions)
     assert "has no facts" in complaint("--web", web, questions=questions)
+    assert "share is 1.5" in complaint("--share", "1.5")
+    assert "top_p is 0" in complaint("--top_p", "0")
+    assert "--reserve_tokens: expected at least 0" in complaint("--reserve_tokens", "-1")
+    assert "--every_rounds: expected at least 1" in complaint("--every_rounds", "0")
+    other = tmp_path / "other"
+    generate_web.main(
+        ["--output_dir", str(other), "--num_questions", "6", "--num_entities", "60", "--seed", "9"]
+    )
+    capsys.readouterr()
+    assert "the questions are of another web" in complaint("--web", other)
+    (other / "pages.jsonl").write_text("")
+    assert "holds no page" in complaint("--web", other)
     assert not (tmp_path / "run").exists()
 
 
@@ -273,6 +285,33 @@ def test_an_output_that_holds_a_run_is_refused_and_so_is_another_configuration(
     assert "max_calls was 60, is 9" in refused([*words, "--resume", "--max_calls", "9"], capsys)
     assert main([*words, "--resume", "--limit", "2"]) == 0
     assert len(read_jsonl(tmp_path / "trajectories.jsonl")) == 2
+    capsys.readouterr()
+    (tmp_path / "run.json").write_text('{"config": ')
+    assert "run.json is damaged" in refused([*words, "--resume"], capsys)
+
+
+def test_a_template_edited_between_run_and_resume_is_noticed(
+    web: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = tmp_path / "mine_v1.jinja"
+    template.write_text("Task: {{ task }}\n{{ history }}")
+    words = ["--questions", str(web), "--output_dir", str(tmp_path / "run"), "--limit", "1"]
+    words += ["--prompt_template", str(template)]
+    assert main(words) == 0
+    template.write_text("The task is {{ task }}\n{{ history }}")
+    capsys.readouterr()
+    assert "the prompt template are not the same" in refused([*words, "--resume"], capsys)
+    assert len(read_jsonl(tmp_path / "run" / "trajectories.jsonl")) == 1
+
+
+def test_connections_end_with_the_event_loop_they_were_opened_in(
+    server: ScriptedEndpoint, questions: Path, web: Path, tmp_path: Path
+) -> None:
+    words = [*arguments(server, questions, web, tmp_path / "run"), "--limit", "4"]
+    command = [sys.executable, "-X", "dev", "-m", "data_synthesis.record", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "the unusable rows of the question file"
+    assert "Event loop is closed" not in done.stderr and "ResourceWarning" not in done.stderr
 
 
 def test_dry_run_starts_nothing_and_skip_forgives(

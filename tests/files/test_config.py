@@ -100,6 +100,13 @@ def test_bad_command_line(capsys: pytest.CaptureFixture[str], argv: list[str], c
     assert stopped.value.code == 2 and complaint in message and message.count("\n") == 1
 
 
+def test_merge_keys_of_yaml_may_be_given_over(tmp_path: Path) -> None:
+    path = tmp_path / "stage.yaml"
+    path.write_text("<<: {window: 3, rate: 0.5}\nwindow: 4\n")
+    config = parse("a", "--output_dir", "out", "--config", str(path))
+    assert (config.window, config.rate) == (4, 0.5)
+
+
 def test_resolved_config_parses_to_the_same(tmp_path: Path) -> None:
     config = parse("a", "--output_dir", "out", "--budgets", "1", "2", "--rate", "0.5")
     path = tmp_path / "config.yaml"
