@@ -8,6 +8,7 @@ next number. The report of the newest finished run is copied to runs/demo/.
 
 import argparse
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -119,13 +120,21 @@ def training_stages(
 
 def choose_run(mode: str, identity: str) -> Path:
     """The newest run of this mode if it is unfinished and would do the same, else a new number."""
-    numbers = [int(path.name.rpartition("-")[2]) for path in ROOT.glob(f"{mode}-[0-9]*") if path.is_dir()]
-    newest = max(numbers, default=0)
-    notes = ROOT / f"{mode}-{newest}" / "demo.json"
-    goes_on = notes.is_file() and not (notes.parent / "evaluation" / "report.md").exists()
-    if goes_on and json.loads(notes.read_text())["identity"] == identity:
-        return notes.parent
+    names = [path.name.removeprefix(f"{mode}-") for path in ROOT.glob(f"{mode}-*")]
+    newest = max((int(name) for name in names if name.isdecimal()), default=0)
+    run = ROOT / f"{mode}-{newest}"
+    if not (run / "evaluation" / "report.md").exists() and read_notes(run).get("identity") == identity:
+        return run
     return ROOT / f"{mode}-{newest + 1}"
+
+
+def read_notes(run: Path) -> dict:
+    """What is done of a run: the demo's identity, and seconds by stage. Empty where there are no notes."""
+    try:
+        notes = json.loads((run / "demo.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return notes if isinstance(notes, dict) else {}
 
 
 def is_complete(run: Path, name: str, command: list[str]) -> bool:
@@ -149,7 +158,7 @@ def run_stage(name: str, command: list[str], run: Path) -> None:
 def run_stages(stages: dict[str, list[str]], run: Path, identity: str) -> float:
     """Run what is not done yet, noting each finished stage; the minutes that all of them took."""
     notes = run / "demo.json"
-    seconds = json.loads(notes.read_text())["seconds"] if notes.exists() else {}
+    seconds = read_notes(run).get("seconds", {})
     run.mkdir(parents=True, exist_ok=True)
     write_json(notes, {"identity": identity, "seconds": seconds})
     for name, command in stages.items():
@@ -171,6 +180,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.logs and not Path(options.logs).exists():
         parser.error(f"no file or folder {options.logs}")
+    if options.logs:
+        options.logs = str(Path(options.logs).resolve())
+    os.chdir(Path(__file__).parent)  # configs and runs are the repository's
     size = QUICK if options.quick else FULL
     mode = ("logs" if options.logs else "web") + ("-quick" if options.quick else "")
 

@@ -7,7 +7,6 @@ data, prompt template with its text, budgets, proof. It is written under another
 proof holds.
 """
 
-import json
 import os
 import sys
 import tempfile
@@ -60,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def export(config: ExportConfig) -> None:
     """Merge, save, reload, compare, and only then name the folder. ValueError if any step fails."""
+    from condensery.files.export_card import NAME as CARD
+    from condensery.files.run_directory import write_json
     from modeling.progress import quiet_unless_terminal
 
     quiet_unless_terminal()
@@ -71,17 +72,21 @@ def export(config: ExportConfig) -> None:
     with tempfile.TemporaryDirectory(dir=config.output_dir.parent, prefix=".export-") as temporary:
         folder = Path(temporary) / "model"
         card["proof"] = write_and_prove(config, card, folder).to_dict()
-        (folder / "condensery.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+        write_json(folder / CARD, card)
         folder.rename(config.output_dir)
     print(f"exported {config.output_dir}; next: condensery serve {config.output_dir}", file=sys.stderr)
 
 
 def read_run(checkpoint: Path) -> dict[str, Any]:
     """run.json of a finished training run."""
+    from condensery.files import run_directory
+
     path = checkpoint / "run.json"
     if not path.is_file():
         raise ValueError(f"{checkpoint} is no run of `condensery sft`: it has no run.json")
-    run = json.loads(path.read_text())
+    run = run_directory.read_run(path)
+    if not {"train_file", "model_name_or_path", "enable_thinking"} <= run["config"].keys():
+        raise ValueError(f"{checkpoint} is no run of `condensery sft`, but of {run.get('command')}")
     if not run["counts"].get("finished"):
         raise ValueError(f"{checkpoint} is not finished; run its command again with --resume")
     return run
@@ -89,32 +94,35 @@ def read_run(checkpoint: Path) -> dict[str, Any]:
 
 def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     """The content of condensery.json, but for the proof."""
+    from condensery.files.jsonl import parse_json
     from condensery.files.run_directory import git_commit, versions
     from condensery.prompt import load_template
 
     settings = run["config"]
-    train_file = Path(settings["train_file"])
-    name, text = load_template(config.prompt_template) if config.prompt_template else template_of(train_file)
+    given = config.prompt_template
+    name, text = load_template(given) if given else template_of(settings["train_file"], run["inputs"])
     return {
         "base": config.base or settings["model_name_or_path"],
         "prompt_template": {"name": name, "text": text},
         "enable_thinking": settings["enable_thinking"],
         "budgets": {"max_length": settings.get("max_length", 1024), "max_new_tokens": config.max_new_tokens},
         "data": run["inputs"],
-        "training": {"config": settings, "counts": run["counts"], "git_commit": run["git_commit"]},
-        "metrics": json.loads(config.metrics.read_text()) if config.metrics else None,
+        "training": {"config": settings, "counts": run["counts"], "git_commit": run.get("git_commit")},
+        "metrics": parse_json(config.metrics.read_bytes()) if config.metrics else None,
         "git_commit": git_commit(),
         "versions": versions(),
     }
 
 
-def template_of(train_file: Path) -> tuple[str, str]:
-    """Name and text of the pairs' prompt template; preflight made sure that there is one."""
+def template_of(path: str, inputs: dict[str, str]) -> tuple[str, str]:
+    """Name and text of the prompt template of the pairs that were trained on."""
     from condensery.files.jsonl import read_jsonl
+    from condensery.files.run_directory import fingerprint
     from condensery.prompt import load_template
 
-    if not train_file.is_file():
-        raise ValueError(f"{train_file} is gone; name its --prompt_template")
+    train_file = Path(path)
+    if not train_file.is_file() or fingerprint(train_file) != inputs.get(path):
+        raise ValueError(f"{path} is gone or has changed since the training; name its --prompt_template")
     name = str(read_jsonl(train_file)[0]["prompt_template"])
     beside = train_file.parent / "prompt_template.jinja"
     return (name, beside.read_text(encoding="utf-8")) if beside.is_file() else load_template(name)

@@ -7,7 +7,9 @@ Prints the two variables that a ReSum agent reads, once the server answers, and 
 itself. The address is this machine's own: anyone who can reach the port can use the model.
 """
 
+import http.client
 import json
+import os
 import shlex
 import signal
 import socket
@@ -15,15 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from condensery.files.config import fail, parse_args
+from condensery.files.export_card import ExportCard, read_export_card
+from condensery.files.jsonl import parse_json
 
 PROG = "condensery serve"
 MAX_WINDOW = 65536  # ReSum sends 32k of history, escaped; a longer window costs memory and brings nothing
@@ -43,14 +46,17 @@ class ServeConfig:
     port: int = field(default=8000, metadata={"help": "port to listen on"})
     python: str = field(default=sys.executable, metadata={"help": "Python whose environment holds vLLM"})
     max_model_len: int | None = field(
-        default=None, metadata={"help": f"window in tokens; default: the model's, at most {MAX_WINDOW}"}
+        default=None,
+        metadata={"help": f"window in tokens; default: the model's, at most {MAX_WINDOW}", "minimum": 1},
     )
     dtype: str = field(default="auto", metadata={"help": "precision that vLLM computes in"})
     reasoning_parser: str | None = field(
         default=None, metadata={"help": "vLLM's parser of thinking; default: by model, none for others"}
     )
     vllm_args: str = field(default="", metadata={"help": "more arguments of vLLM, in one quoted string"})
-    timeout_seconds: float = field(default=900.0, metadata={"help": "how long loading may take"})
+    timeout_seconds: float = field(
+        default=900.0, metadata={"help": "how long loading may take", "minimum": 1}
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
@@ -65,14 +71,17 @@ def main(argv: list[str] | None = None) -> int:
         description="Serve an exported summarizer on the protocol that ReSum agents speak.",
         example=f"{PROG} runs/export --port 8000",
     )
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the latter: a terminal that is closed
+        signal.signal(number, lambda *_: sys.exit(0))
     try:
         with running_server(config) as server:
-            print(f"RESUM_TOOL_URL=http://{config.host}:{config.port}/v1/chat/completions")
+            print(f"RESUM_TOOL_URL={address(config)}/v1/chat/completions")
             print(f"RESUM_TOOL_NAME={config.model}", flush=True)
             raise ServerError(f"the server stopped with status {server.wait()}")
-    except (ServerError, ValueError) as error:
+    except (OSError, ValueError) as error:
         fail(PROG, error)
+    except ServerError as error:
+        fail(PROG, error, status=1)
     except KeyboardInterrupt:
         return 0
 
@@ -85,7 +94,8 @@ def running_server(config: ServeConfig) -> Iterator[subprocess.Popen]:
     check_port(config.host, config.port)
     with tempfile.NamedTemporaryFile("w+", prefix="condensery-serve-", suffix=".log", delete=False) as log:
         print(f"starting vLLM; log: {log.name}", file=sys.stderr)
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        # A group of its own, so that its workers can be ended with it.
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             wait_until_healthy(server, config, Path(log.name))
             yield server
@@ -95,40 +105,42 @@ def running_server(config: ServeConfig) -> Iterator[subprocess.Popen]:
 
 def vllm_command(config: ServeConfig) -> list[str]:
     """What `vllm serve` runs: in the CPU build the command misses its own version, the module does not."""
-    card = read_card(config.model)
+    card, model = read_export_card(config.model), read_model_config(config.model)
     # Agents name the model by whatever path they were given.
     names = dict.fromkeys([str(config.model), str(config.model.resolve()), config.model.name])
-    window = config.max_model_len or min(model_window(config.model), MAX_WINDOW)
+    window = config.max_model_len or min(model_window(model), MAX_WINDOW)
     command = [config.python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(config.model)]
     command += ["--host", config.host, "--port", str(config.port), "--served-model-name", *names]
     command += ["--max-model-len", str(window), "--dtype", config.dtype]
-    if card["enable_thinking"] is not None:
-        switch = json.dumps({"enable_thinking": card["enable_thinking"]})
+    if card.enable_thinking is not None:
+        switch = json.dumps({"enable_thinking": card.enable_thinking})
         command += ["--default-chat-template-kwargs", switch]
-    parser = config.reasoning_parser or default_reasoning_parser(config.model, card)
+    parser = config.reasoning_parser or default_reasoning_parser(config.model, model, card)
     if parser:
         command += ["--reasoning-parser", parser]
     return command + shlex.split(config.vllm_args)
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    path = folder / "condensery.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} is no export: it has no condensery.json; `condensery export` writes one")
-    return json.loads(path.read_text())
+def read_model_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    config = parse_json(path.read_bytes())
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise ValueError(f"{path} describes no model; export again")
+    return config
 
 
-def model_window(folder: Path) -> int:
-    config = json.loads((folder / "config.json").read_text())
-    return int(config.get("text_config", config)["max_position_embeddings"])
+def model_window(model: dict[str, Any]) -> int:
+    window = model.get("text_config", model).get("max_position_embeddings")
+    if not isinstance(window, int):
+        raise ValueError("the model's config.json names no window; give --max_model_len")
+    return window
 
 
-def default_reasoning_parser(folder: Path, card: dict[str, Any]) -> str | None:
+def default_reasoning_parser(folder: Path, model: dict[str, Any], card: ExportCard) -> str | None:
     """Qwen3 thinks unless told not to; its thinking belongs in a field of its own, not before the summary."""
-    config = json.loads((folder / "config.json").read_text())
-    template = (folder / "chat_template.jinja").read_text()
-    thinks = "<think>" in template and card["enable_thinking"] is not False
-    return "qwen3" if thinks and config["model_type"].startswith("qwen3") else None
+    template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    thinks = "<think>" in template and card.enable_thinking is not False
+    return "qwen3" if thinks and str(model["model_type"]).startswith("qwen3") else None
 
 
 def check_vllm(python: str) -> None:
@@ -145,14 +157,23 @@ def check_vllm(python: str) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex((host, port)) == 0:
-            raise ValueError(f"something listens on {host}:{port} already; choose another --port")
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except socket.gaierror as error:
+        raise ValueError(f"--host {host}: {error.strerror}") from error
+    except OSError:  # nobody answers there, as it should be
+        return
+    raise ValueError(f"something listens on {host}:{port} already; choose another --port")
+
+
+def address(config: ServeConfig) -> str:
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"http://{host}:{config.port}"
 
 
 def wait_until_healthy(server: subprocess.Popen, config: ServeConfig, log: Path) -> None:
     deadline = time.monotonic() + config.timeout_seconds
-    while not is_healthy(config.host, config.port):
+    while not is_healthy(address(config)):
         if server.poll() is not None:
             raise ServerError(f"vLLM ended with status {server.returncode}; {last_lines(log)}")
         if time.monotonic() > deadline:
@@ -160,11 +181,11 @@ def wait_until_healthy(server: subprocess.Popen, config: ServeConfig, log: Path)
         time.sleep(POLL_SECONDS)
 
 
-def is_healthy(host: str, port: int) -> bool:
+def is_healthy(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://{host}:{port}/health", timeout=5) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, http.client.HTTPException):
         return False
 
 
@@ -174,12 +195,15 @@ def last_lines(log: Path, count: int = 15) -> str:
 
 
 def stop(server: subprocess.Popen, grace_seconds: float = 20.0) -> None:
-    """Ask first: vLLM ends its workers itself when it is asked."""
-    server.terminate()
+    """Ask first; then end the whole group, workers too, also where a second Ctrl-C cuts the waiting short."""
     try:
+        server.terminate()
         server.wait(grace_seconds)
     except subprocess.TimeoutExpired:
-        server.kill()
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
         server.wait()
 
 

@@ -9,6 +9,7 @@ Every row is checked before anything is loaded; the tokens checked are the token
 from the newest complete checkpoint, with the losses that an uninterrupted run would have had.
 """
 
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -18,6 +19,26 @@ from pathlib import Path
 from typing import Any
 
 PROG = "condensery sft"
+
+# Rows are rendered, masked and checked here, and models loaded here: what TRL would do for that does not run.
+RENDERED = "rows are rendered with the student's own chat template, and checked, before TRL sees them"
+UNUSED = {
+    "load_in_4bit": "the weights are trained as they are; --use_peft trains an adapter",
+    "load_in_8bit": "the weights are trained as they are; --use_peft trains an adapter",
+    "trust_remote_code": "a model that brings its own code is not loaded",
+    "model_init_kwargs": "use --dtype, --attn_implementation and --model_revision",
+    "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
+    "packing": "the rows of a pack see each other on most attention kernels",
+    "eval_packing": "the rows of a pack see each other on most attention kernels",
+    "assistant_only_loss": "the loss is on the completion alone",
+    "chat_template_path": "save it as chat_template.jinja in the model's folder",
+    "eos_token": "the stop token is the chat template's",
+    "truncation_mode": "no row is cut; those that are too long are listed",
+    "dataset_text_field": RENDERED,
+    "dataset_kwargs": RENDERED,
+    "dataset_num_proc": RENDERED,
+    "shuffle_dataset": "the sampler shuffles, with --seed",
+}
 
 
 @dataclass
@@ -63,19 +84,19 @@ def main(argv: list[str] | None = None) -> int:
     )
     try:
         return run(arguments, training, model_config)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError) as error:  # ImportError: an optimizer's or kernel's package
         fail(PROG, error)
 
 
 def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
     from condensery.files.run_directory import open_run_directory
-    from distill.training_run import check_resume, finish_run, is_finished, start_run
+    from distill.training_run import check_resume, finish_run, forget_run, is_finished, start_run
     from modeling.loading import load_tokenizer
     from modeling.progress import quiet_unless_terminal
 
     quiet_unless_terminal()
-
+    check_settings(training, model_config)
     if model_config.model_name_or_path is None:
         raise ValueError("--model_name_or_path is missing: a hub name, a folder, or smollm2-135m-instruct")
     tokenizer = load_tokenizer(model_config.model_name_or_path, model_config.model_revision)
@@ -88,13 +109,28 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
         say(f"{output_dir} is finished; nothing to resume")
         return 0
     check_resume(output_dir, arguments, training, model_config)
-    trainer = build_trainer(training, model_config, tokenizer, datasets)
-    checkpoint = start_run(output_dir, arguments, training, model_config)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    try:
+        trainer = build_trainer(training, model_config, tokenizer, datasets)
+        checkpoint = start_run(output_dir, arguments, training, model_config)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except Exception:
+        forget_run(output_dir)
+        raise
     if "eval" in datasets and training.eval_strategy == "no":  # a file that is given is looked at
         trainer.evaluate()
     finish_run(trainer, output_dir, arguments, datasets)
     return 0
+
+
+def check_settings(training: Any, model_config: Any) -> None:
+    """Raises ValueError for settings of Hugging Face's that would be accepted and change nothing."""
+    for config in (training, model_config):
+        for known in dataclasses.fields(config):
+            value = getattr(config, known.name, known.default)
+            if known.name in UNUSED and value != known.default:
+                raise ValueError(f"--{known.name} {value} is not used here: {UNUSED[known.name]}")
+    if training.completion_only_loss is False:
+        raise ValueError("--completion_only_loss false is not used here: the loss is on the completion alone")
 
 
 def load_datasets(arguments: SFTArguments, training: Any, tokenizer: Any) -> dict[str, Any]:
@@ -128,10 +164,6 @@ def plan_steps(arguments: SFTArguments, training: Any, num_rows: int) -> None:
     if training.gradient_accumulation_steps != 1:
         raise ValueError(
             "--gradient_accumulation_steps follows from --global_batch_size; set only the latter"
-        )
-    if training.packing:
-        raise ValueError(
-            "--packing lets the rows of a pack see each other on most attention kernels; leave it off"
         )
     plan = plan_batches(
         arguments.global_batch_size,

@@ -7,7 +7,6 @@ checkpoint-N/     for `--resume`
 model.safetensors (or the adapter), tokenizer, chat template: the trained student, for `condensery export`
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import yaml
 
 from condensery.files.config import resolved_config
-from condensery.files.run_directory import describe_run, fingerprint, write_json
+from condensery.files.run_directory import describe_run, fingerprint, read_run, write_json
 from modeling.checkpoints import check_finite, newest_complete_checkpoint, remove_torn_checkpoints
 
 # What may differ between a run and its continuation without changing a single loss.
@@ -103,6 +102,15 @@ def _last(history: list[dict], key: str) -> Any:
     return next((entry[key] for entry in reversed(history) if key in entry), None)
 
 
+def forget_run(output_dir: Path) -> None:
+    """After a failed start without a checkpoint nothing can be resumed, and other settings may be tried."""
+    if newest_complete_checkpoint(output_dir) is None:
+        for name in ("run.json", "config.yaml"):
+            (output_dir / name).unlink(missing_ok=True)
+        if output_dir.is_dir() and not any(output_dir.iterdir()):
+            output_dir.rmdir()
+
+
 def _read_run(output_dir: Path) -> dict:
     path = output_dir / "run.json"
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return read_run(path) if path.is_file() else {}

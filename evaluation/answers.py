@@ -3,12 +3,15 @@
 A record is `{"summary": text or None, "failure": kind or None}`; local models add `raw` and `finish_reason`.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from condensery.compaction import Compaction
-from condensery.files.jsonl import JsonlAppender, read_jsonl, read_records, repair_tail
+from condensery.files.jsonl import JsonlAppender, read_records
 from condensery.prompt import render_prompt
 from condensery.summary import parse_summary
 from data_synthesis.pair import Pair
@@ -25,8 +28,21 @@ class Row:
     reference: str | None
 
 
+class Generated(BaseModel):
+    """A line of `generated.jsonl`."""
+
+    model: str
+    compaction_id: str
+    raw: str
+    finish_reason: str
+
+
 def load_rows(config: EvaluateConfig) -> list[Row]:
-    """Held-out rows in file order. Raises ValueError for an empty set or a row that is no compaction."""
+    """Held-out rows in file order.
+
+    Raises ValueError for an empty set, a row that is no compaction, one that stands there twice (it would
+    count twice), and pairs that do not cover all rows (the teacher's line would be of other rows).
+    """
     references = {}
     for path in config.pairs:
         for pair in read_records(path, Pair):
@@ -41,6 +57,15 @@ def load_rows(config: EvaluateConfig) -> list[Row]:
         ]
     if not rows:
         raise ValueError(f"no compaction in {', '.join(config.compactions)}")
+    twice = [each for each, number in Counter(row.compaction.id for row in rows).items() if number > 1]
+    if twice:
+        raise ValueError(f"{len(twice)} compaction(s) stand in --compactions more than once, e.g. {twice[0]}")
+    alone = [row.compaction.id for row in rows if row.reference is None]
+    if config.pairs and alone:
+        raise ValueError(
+            f"{len(alone)} of {len(rows)} compactions have no pair in --pairs, e.g. {alone[0]}; give the "
+            "pairs of all of them, or none"
+        )
     return rows
 
 
@@ -52,42 +77,45 @@ def answer_with(
     An answer is a line of `generated.jsonl` as soon as it is there; rows that have one are not asked again.
     """
     path = directory / "generated.jsonl"
-    repair_tail(path)
-    known = read_jsonl(path) if path.exists() else []
-    answers = {answer["compaction_id"]: answer for answer in known if answer["model"] == label}
-    todo = list({r.compaction.id: r.compaction for r in rows if r.compaction.id not in answers}.values())
-    if todo:
-        for answer in generate_answers(label, name_or_path, todo, config, path):
-            answers[answer["compaction_id"]] = answer
+    with JsonlAppender(path) as file:
+        answers = {line.compaction_id: line for line in read_records(path, Generated) if line.model == label}
+        todo = [row.compaction for row in rows if row.compaction.id not in answers]
+        if todo:
+            for answer in generate_answers(label, name_or_path, todo, config, file):
+                answers[answer.compaction_id] = answer
     return [_record(answers[row.compaction.id]) for row in rows]
 
 
 def generate_answers(
-    label: str, name_or_path: str, compactions: list[Compaction], config: EvaluateConfig, path: Path
-) -> list[dict]:
-    """Lines of `generated.jsonl` for these compactions, appended to `path`."""
+    label: str, name_or_path: str, compactions: list[Compaction], config: EvaluateConfig, file: JsonlAppender
+) -> list[Generated]:
+    """Lines of `generated.jsonl` for these compactions, appended to `file`."""
     from modeling.generation import Generation, generate
     from modeling.loading import load_model_and_tokenizer
 
     model, tokenizer = load_model_and_tokenizer(name_or_path, config.dtype)
     prompts = [render_prompt(compaction, config.prompt_template) for compaction in compactions]
-    lines: list[dict] = []
-    with JsonlAppender(path) as file:
+    lines: list[Generated] = []
 
-        def keep(position: int, answer: Generation) -> None:
-            row = {"model": label, "compaction_id": compactions[position].id}
-            lines.append(row | {"raw": answer.text, "finish_reason": answer.finish_reason})
-            file.append(lines[-1])
+    def keep(position: int, answer: Generation) -> None:
+        line = Generated(
+            model=label,
+            compaction_id=compactions[position].id,
+            raw=answer.text,
+            finish_reason=answer.finish_reason,
+        )
+        lines.append(line)
+        file.append(line.model_dump())
 
-        generate(model, tokenizer, prompts, config.max_new_tokens, config.batch_size, label=label, keep=keep)
+    generate(model, tokenizer, prompts, config.max_new_tokens, config.batch_size, label=label, keep=keep)
     return lines
 
 
-def _record(answer: dict) -> dict:
-    summary = parse_summary(answer["raw"], answer["finish_reason"])
+def _record(answer: Generated) -> dict:
+    summary = parse_summary(answer.raw, answer.finish_reason)
     return {
-        "raw": answer["raw"],
-        "finish_reason": answer["finish_reason"],
+        "raw": answer.raw,
+        "finish_reason": answer.finish_reason,
         "summary": summary.text,
         "failure": summary.failure,
     }
@@ -126,7 +154,7 @@ def collect_answers(
         ]
     if config.trained:
         answers["trained"] = answer_with("trained", config.trained, rows, config, directory)
-    if all(row.reference for row in rows):
+    if config.pairs:
         answers["teacher"] = [{"summary": row.reference, "failure": None} for row in rows]
     budgets = equal_budgets(answers["trained" if config.trained else "base"], rows, tokenizer)
     return answers | mechanical(rows, budgets, tokenizer)

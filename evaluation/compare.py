@@ -24,12 +24,13 @@ from condensery.files.run_directory import (
 from condensery.summary import Summary
 from evaluation.aggregate import aggregate
 from evaluation.answers import Row, collect_answers, load_rows
-from evaluation.evaluate_config import EvaluateConfig
+from evaluation.evaluate_config import EvaluateConfig, read_log_history
 from evaluation.plots import plot_loss, plot_recall
 from evaluation.report import write_report
 from evaluation.scoring import Score, score_summary
 
 PROG = "condensery evaluate"
+SHAPES_NO_ANSWER = {"log_history", "seed", "batch_size"}
 
 
 def score_all(answers: dict[str, list[dict]], rows: list[Row], tokenizer: Any) -> dict[str, list[Score]]:
@@ -82,7 +83,7 @@ def compare(config: EvaluateConfig, directory: Path, rows: list[Row]) -> dict:
     write_json(directory / "report.json", report)
     plot_recall(report, directory / "recall.png")
     if config.log_history:
-        plot_loss(json.loads(Path(config.log_history).read_text()), directory / "loss.png")
+        plot_loss(read_log_history(config.log_history), directory / "loss.png")
     write_report(
         directory / "report.md",
         report,
@@ -104,11 +105,12 @@ def warn_of_budget(config: EvaluateConfig, directory: Path) -> None:
 
 
 def check_models(config: EvaluateConfig) -> None:
-    """Raises ValueError before anything is written if a model is not there or cannot chat."""
-    from modeling.loading import load_tokenizer
+    """Raises ValueError before anything is written if a model is not there, not whole, or cannot chat."""
+    from modeling.loading import check_weights, load_tokenizer
 
     for name in filter(None, [config.base, config.trained]):
         load_tokenizer(name)
+        check_weights(name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,8 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         check_models(config)
         directory = open_run_directory(config.output_dir, config.resume)
-        check_same_run(directory, resolved_config(config), config.files())
-        describe_run(directory, resolved_config(config), config.files(), {"rows": len(rows)})
+        check_same_run(directory, resolved_config(config), config.inputs(), SHAPES_NO_ANSWER)
+        describe_run(directory, resolved_config(config), config.inputs(), {"rows": len(rows)})
         compare(config, directory, rows)
     except (OSError, ValueError) as error:
         fail(PROG, error)

@@ -1,12 +1,19 @@
 """The fields of `condensery evaluate`, checked before anything is loaded."""
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from condensery.prompt import load_template, template_names
+from pydantic import BaseModel
+
+from condensery.files.export_card import NAME as CARD
+from condensery.files.export_card import PromptTemplate, read_export_card
+from condensery.files.jsonl import parse_json, to_record
+from condensery.prompt import load_template, template_files, template_names
+
+# What tells one local model folder from another: whole weights would take minutes to read.
+MODEL_CARDS = (CARD, "run.json", "config.json", "adapter_config.json")
 
 
 @dataclass
@@ -49,28 +56,57 @@ class EvaluateConfig:
         if not self.base and not self.trained:
             raise ValueError("nothing to compare: give --base and --trained, each a model name or folder")
         trained_on = template_of_export(self.trained)
-        if not self.prompt_template and trained_on and trained_on["name"] not in template_names():
+        if not self.prompt_template and trained_on and trained_on.name not in template_names():
             raise ValueError(
-                f"{self.trained} was trained on the prompt template {trained_on['name']!r}; "
+                f"{self.trained} was trained on the prompt template {trained_on.name!r}; "
                 "give its file with --prompt_template"
             )
-        self.prompt_template = self.prompt_template or (trained_on or {"name": "compact_v1"})["name"]
+        self.prompt_template = self.prompt_template or (trained_on.name if trained_on else "compact_v1")
         _, text = load_template(self.prompt_template)
-        if trained_on and text != trained_on["text"]:
+        if trained_on and text != trained_on.text:
             print(
-                f"warning: {self.trained} was trained on {trained_on['name']}, not on {self.prompt_template}",
+                f"warning: {self.trained} was trained on {trained_on.name}, not on {self.prompt_template}",
                 file=sys.stderr,
             )
-        for path in self.files() + ([self.log_history] if self.log_history else []):
+        for path in self.data_files():
             if not path.is_file():
                 raise ValueError(f"no file {path}")
+        if self.log_history:
+            read_log_history(self.log_history)
 
-    def files(self) -> list[Path]:
-        """The data: compactions without their slice names, and pairs."""
+    def data_files(self) -> list[Path]:
+        """Compactions without their slice names, and pairs."""
         return [Path(entry.rpartition("=")[2]) for entry in self.compactions + self.pairs]
 
+    def inputs(self) -> list[Path]:
+        """All files that shape the answers: data, a prompt template of the user's, models in folders."""
+        folders = [Path(name) for name in (self.base, self.trained) if name]
+        cards = [folder / name for folder in folders for name in MODEL_CARDS if (folder / name).is_file()]
+        return self.data_files() + template_files(self.prompt_template) + cards
 
-def template_of_export(folder: str | None) -> dict | None:
-    """Name and text of the prompt template that an export was trained on; None for anything else."""
-    card = Path(folder or "") / "condensery.json"
-    return json.loads(card.read_text(encoding="utf-8"))["prompt_template"] if card.is_file() else None
+
+def template_of_export(folder: str | None) -> PromptTemplate | None:
+    """The prompt template that an export was trained on; None for anything else."""
+    is_export = folder is not None and (Path(folder) / CARD).is_file()
+    return read_export_card(Path(folder)).prompt_template if is_export and folder else None
+
+
+class LoggedStep(BaseModel):
+    """An entry of the Trainer's log; those at the end of a run have neither loss."""
+
+    step: int
+    loss: float | None = None
+    eval_loss: float | None = None
+
+
+def read_log_history(path: Path) -> list[LoggedStep]:
+    """The losses of a training run by step. Raises ValueError for a file that holds none."""
+    try:
+        entries = parse_json(path.read_bytes())
+        if not isinstance(entries, list):
+            raise ValueError("no list of logged steps")
+        return [to_record(entry, LoggedStep) for entry in entries]
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"--log_history {path}: {error}; `condensery sft` writes log_history.json when it is done"
+        ) from error

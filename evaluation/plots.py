@@ -4,6 +4,7 @@ from pathlib import Path
 
 import matplotlib
 
+from evaluation.evaluate_config import LoggedStep
 from evaluation.report import MODELS
 
 matplotlib.use("Agg")
@@ -30,11 +31,11 @@ def plot_recall(report: dict, path: Path) -> None:
     _save(figure, path)
 
 
-def plot_loss(history: list[dict], path: Path) -> None:
+def plot_loss(history: list[LoggedStep], path: Path) -> None:
     """Training loss by step, and held-out loss where it was measured."""
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
     for key, label in (("loss", "training"), ("eval_loss", "held-out")):
-        points = [(row["step"], row[key]) for row in history if key in row]
+        points = [(row.step, vars(row)[key]) for row in history if vars(row)[key] is not None]
         if points:
             axes.plot(*zip(*points), marker="." if key == "loss" else "o", label=label)
     axes.set(xlabel="step", ylabel="loss (nats per token)", title="Fine-tuning")

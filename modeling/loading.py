@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -46,6 +46,7 @@ def load_model(
 ) -> PreTrainedModel:
     """The model; a folder that holds an adapter is loaded on top of the base it names (not merged)."""
     place = resolve_model(name_or_path)
+    check_weights(name_or_path)
     options: dict[str, Any] = {
         "dtype": dtype,
         "attn_implementation": attn_implementation,
@@ -55,13 +56,43 @@ def load_model(
         from peft import PeftModel
 
         base = load_model(base_of(place), **options)
-        return PeftModel.from_pretrained(base, place).eval()  # type: ignore[return-value]
+        try:
+            return PeftModel.from_pretrained(base, place).eval()  # type: ignore[return-value]
+        except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last: another base's shapes
+            raise ValueError(
+                f"cannot load the adapter {place} on {base_of(place)}: {_first_line(error)}"
+            ) from error
     return _from_pretrained(AutoModelForCausalLM, place, revision, **options).eval()
 
 
 def base_of(folder: str | Path) -> str:
-    """The base model that an adapter folder names."""
-    return json.loads((Path(folder) / "adapter_config.json").read_text())["base_model_name_or_path"]
+    """The base model that an adapter folder names. Raises ValueError where it names none."""
+    path = Path(folder) / "adapter_config.json"
+    try:
+        config = json.loads(path.read_bytes())
+        return str(config["base_model_name_or_path"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} names no base model; it is damaged") from error
+
+
+def check_weights(name_or_path: str) -> None:
+    """Raises ValueError where a local folder holds no weights, or a file of them that is cut off.
+
+    Only headers are read: what would fail after hours of other work is found at once.
+    """
+    folder = Path(resolve_model(name_or_path))
+    if not folder.is_dir():  # on the hub
+        return
+    files = sorted(folder.glob("*.safetensors"))
+    if not files and not any(folder.glob("*.bin")):
+        raise ValueError(f"cannot load {name_or_path}: the folder holds no weights")
+    for file in files:
+        try:
+            safe_open(file, "pt").__exit__(None, None, None)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"cannot load {name_or_path}: {file.name} is damaged: {error}") from error
+    if (folder / "adapter_config.json").is_file():
+        check_weights(base_of(folder))
 
 
 def load_tokenizer(name_or_path: str, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -89,11 +120,14 @@ def _from_pretrained(auto_class: Any, place: str, revision: str | None, **kwargs
     try:
         return auto_class.from_pretrained(place, revision=revision, **kwargs)
     except (OSError, ValueError, ImportError, SafetensorError) as error:
-        first_line = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"cannot load {place}: {first_line} (a hub name, a folder, or {PACKAGED_MODEL!r} with the "
-            f"package {PACKAGE})"
+            f"cannot load {place}: {_first_line(error)} (a hub name, a folder, or {PACKAGED_MODEL!r} with "
+            f"the package {PACKAGE})"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _unpack_packaged_model() -> Path:

@@ -32,14 +32,20 @@ def open_run_directory(path: Path | str, resume: bool = False) -> Path:
     return directory
 
 
-def check_same_run(directory: Path, config: dict, inputs: Iterable[Path | str]) -> None:
-    """Raises ValueError naming every setting or input that differs from those of the run in `directory`."""
+def check_same_run(
+    directory: Path, config: dict, inputs: Iterable[Path | str], may_change: Iterable[str] = ()
+) -> None:
+    """Raises ValueError naming every setting or input that differs from those of the run in `directory`.
+
+    `may_change` names more settings that shape nothing of what is there already.
+    """
     path = directory / "run.json"
     if not path.exists():
         return
     before = read_run(path)
-    now = {name: str(value) for name, value in config.items() if name not in MAY_CHANGE}
-    then = {name: str(value) for name, value in before["config"].items() if name not in MAY_CHANGE}
+    free = MAY_CHANGE.union(may_change)
+    now = {name: str(value) for name, value in config.items() if name not in free}
+    then = {name: str(value) for name, value in before["config"].items() if name not in free}
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
     prints = {str(input): fingerprint(input) for input in inputs}
     if sorted(prints.values()) != sorted(before["inputs"].values()):

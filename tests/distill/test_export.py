@@ -84,6 +84,40 @@ def test_export_refuses_what_is_no_finished_run(
         assert stopped.value.code == 2 and complaint in capsys.readouterr().err
 
 
+def run_like(lora_run: Path, folder: Path, **changes: object) -> str:
+    """A training run as far as its run.json, which is changed or is no JSON at all."""
+    folder.mkdir()
+    run = json.loads((lora_run / "run.json").read_text()) | changes
+    (folder / "run.json").write_text(json.dumps(run) if changes else "{")
+    return str(folder)
+
+
+def test_export_refuses_a_run_that_does_not_say_what_it_must(
+    lora_run: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = json.loads((lora_run / "run.json").read_text())
+    metrics = tmp_path / "report.json"
+    metrics.write_text("{")
+    for name, changes, more, complaint in (
+        ("damaged", {}, [], "run.json is damaged"),
+        (
+            "foreign",
+            {"config": {"questions": "q"}, "command": "condensery record"},
+            [],
+            "but of condensery record",
+        ),
+        ("unfinished", {"counts": {}}, [], "is not finished"),
+        ("other_data", {"inputs": {str(pairs_file): "0"}}, [], "has changed since the training"),
+        ("other_metrics", {"seed": 0}, ["--metrics", str(metrics)], "not JSON"),
+        ("no_budget", {"seed": 0}, ["--max_new_tokens", "0"], "expected at least 1"),
+    ):
+        words = ["--checkpoint", run_like(lora_run, tmp_path / name, **changes), *more]
+        with pytest.raises(SystemExit) as stopped:
+            export.main([*words, "--output_dir", str(tmp_path / "export")])
+        assert stopped.value.code == 2 and complaint in capsys.readouterr().err, name
+    assert run["inputs"] and not (tmp_path / "export").exists()
+
+
 def test_scrambled_merge_is_caught() -> None:
     """In one precision any drift counts; where the export rounds, drift is held against the change."""
     trained, base = torch.zeros(4), torch.ones(4)

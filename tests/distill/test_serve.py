@@ -1,16 +1,26 @@
 """Serving: the command, and clear ends where vLLM is missing or dies. The real one: tests/vllm."""
 
 import json
+import os
+import signal
 import socket
+import subprocess
 import sys
 import textwrap
+import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from distill import serve
-from distill.serve import ServeConfig, running_server, vllm_command
+from distill.serve import ServeConfig, address, check_port, running_server, vllm_command
+
+
+def write_card(folder: Path, enable_thinking: bool | None) -> None:
+    card = {"prompt_template": {"name": "compact_v1", "text": "..."}, "enable_thinking": enable_thinking}
+    (folder / "condensery.json").write_text(json.dumps(card))
 
 
 @pytest.fixture
@@ -18,7 +28,7 @@ def export_folder(tmp_path: Path) -> Path:
     """What serving reads of an export."""
     folder = tmp_path / "export"
     folder.mkdir()
-    (folder / "condensery.json").write_text(json.dumps({"enable_thinking": None}))
+    write_card(folder, None)
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "max_position_embeddings": 8192}))
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     return folder
@@ -64,7 +74,7 @@ def test_command_serves_every_name_an_agent_may_use(export_folder: Path) -> None
 def test_thinking_models_get_a_parser_unless_thinking_is_off(
     export_folder: Path, enable_thinking: bool | None, parser: bool
 ) -> None:
-    (export_folder / "condensery.json").write_text(json.dumps({"enable_thinking": enable_thinking}))
+    write_card(export_folder, enable_thinking)
     config = {"model_type": "qwen3_moe", "max_position_embeddings": 262144}
     (export_folder / "config.json").write_text(json.dumps(config))
     (export_folder / "chat_template.jinja").write_text("<think>")
@@ -93,7 +103,83 @@ def test_death_at_start_shows_the_end_of_the_log(
     with pytest.raises(SystemExit) as stopped:
         serve.main([str(export_folder), "--python", python, "--port", str(free_port)])
     message = capsys.readouterr().err
-    assert stopped.value.code == 2 and "ended with status 3" in message and "out of memory" in message
+    assert stopped.value.code == 1 and "ended with status 3" in message and "out of memory" in message
+
+
+WORKER = """
+import subprocess
+worker = subprocess.Popen(["sleep", "300"])
+print("worker", worker.pid, flush=True)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie that nobody has reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    for _ in range(400):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not come to pass in 20 s")
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, "the server is killed"])
+def test_nothing_is_left_running_however_it_ends(
+    export_folder: Path, tmp_path: Path, free_port: int, end: signal.Signals | str
+) -> None:
+    python = fake_python(tmp_path, WORKER + SERVER)
+    words = [str(export_folder), "--python", python, "--port", str(free_port)]
+    command = [sys.executable, "-m", "distill.serve", *words]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert (
+        served.stdout and served.stderr and served.stdout.readline().startswith("RESUM_TOOL_URL=http://127")
+    )
+    log = Path(served.stderr.readline().split("log: ")[1].strip())
+    worker = int(log.read_text().split("worker ")[1].split()[0])
+    server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    assert is_alive(worker) and is_alive(server)
+    if isinstance(end, str):
+        os.kill(server, signal.SIGKILL)
+    else:
+        served.send_signal(end)
+    assert served.wait(20) == (1 if isinstance(end, str) else 0)
+    served.communicate()
+    wait_until(lambda: not is_alive(worker) and not is_alive(server))
+    log.unlink()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("condensery.json", "{", "condensery.json is damaged"),
+        ("condensery.json", "[]", "condensery.json is damaged"),
+        ("condensery.json", "{}", "condensery.json is damaged"),
+        ("config.json", "{}", "describes no model"),
+        ("config.json", '{"model_type": "llama"}', "give --max_model_len"),
+        ("config.json", "", "not JSON"),
+    ],
+)
+def test_a_damaged_export_is_one_line(
+    export_folder: Path, capsys: pytest.CaptureFixture[str], file: str, content: str, complaint: str
+) -> None:
+    (export_folder / file).write_text(content)
+    with pytest.raises(SystemExit) as stopped:
+        serve.main([str(export_folder)])
+    message = capsys.readouterr().err
+    assert stopped.value.code == 2 and complaint in message and message.count("\n") == 1
+
+
+def test_an_address_may_be_of_any_kind(export_folder: Path) -> None:
+    assert address(ServeConfig(export_folder, host="::1", port=80)) == "http://[::1]:80"
+    with pytest.raises(ValueError, match=r"--host no\.such\.host\.invalid"):
+        check_port("no.such.host.invalid", 8000)
+    check_port("::1", 1)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,17 @@ def test_resume_with_other_settings_is_refused(
         (["--global_batch_size", "0"], "global_batch_size is 0"),
         (["--per_device_train_batch_size", "0"], "per_device_train_batch_size is 0"),
         (["--max_steps", "-1", "--num_train_epochs", "0"], "are no step"),
-        (["--packing"], "--packing lets the rows"),
+        (["--packing"], "--packing True is not used here"),
+        (["--load_in_4bit"], "--load_in_4bit True is not used here"),
+        (["--assistant_only_loss"], "--assistant_only_loss True is not used here"),
+        (["--completion_only_loss", "false"], "the loss is on the completion alone"),
+        (["--resume_from_checkpoint", "x"], "use --resume"),
+        (["--model_init_kwargs", '{"dtype": "bfloat16"}'], "use --dtype"),
+        # These are refused by libraries, the last ones when the first step is near.
+        (["--use_liger_kernel"], "liger-kernel"),
+        (["--optim", "adamw_bnb_8bit"], "bitsandbytes"),
+        (["--learning_rate", "-1"], "Invalid learning rate"),
+        (["--lr_scheduler_type", "cosine_with_min_lr"], "min_lr"),
         (["--train_file", "nowhere.jsonl"], "no pairs file nowhere.jsonl"),
         (["--gradient_accumulation_steps", "4"], "follows from --global_batch_size"),
     ],
@@ -169,6 +179,27 @@ def test_bad_input_stops_before_anything_is_written(
         sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", *more))
     assert stopped.value.code == 2 and complaint in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_failure_after_a_checkpoint_keeps_what_can_be_resumed(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from modeling.progress import ProgressLines
+
+    def fail(self: object, args: object, state: object, control: object, **more: object) -> None:
+        raise RuntimeError("out of memory")
+
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--save_steps", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressLines, "on_save", fail, raising=False)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            sft.main(words)
+    assert (tmp_path / "run" / "run.json").is_file()
+    assert sft.main([*words, "--resume"]) == 0 and len(losses(tmp_path / "run")) == 2
+    (tmp_path / "run" / "run.json").write_text("[]")
+    with pytest.raises(SystemExit) as stopped:
+        sft.main([*words, "--resume"])
+    assert stopped.value.code == 2
 
 
 def test_dry_run_writes_nothing(sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path) -> None:

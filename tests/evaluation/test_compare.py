@@ -1,6 +1,7 @@
 """`condensery evaluate` as a user runs it, with a tiny model."""
 
 import json
+import shutil
 
 import pytest
 
@@ -88,6 +89,90 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(held_out, tiny_llama
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--resume", "--max_new_tokens", "9"])
     assert stop.value.code == 2 and "differs in max_new_tokens" in capsys.readouterr().err
+    assert main([*arguments, "--resume", "--seed", "5", "--batch_size", "3"]) == 0, (
+        "no answer depends on them"
+    )
+    (directory / "generated.jsonl").write_text('{"model": "base"}\n')
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--resume"])
+    assert (
+        stop.value.code == 2 and "generated.jsonl:1: no generated: compaction_id" in capsys.readouterr().err
+    )
+
+
+def test_answers_to_another_prompt_or_of_another_model_are_not_kept(held_out, tiny_llama, tmp_path, capsys):
+    template, folder = tmp_path / "mine_v1.jinja", shutil.copytree(tiny_llama, tmp_path / "model")
+    template.write_text("{{ task }} {{ history }}")
+    arguments = [
+        *("--compactions", f"{held_out}/record/compactions.jsonl", "--base", str(folder), "--limit", "1"),
+        *(
+            "--output_dir",
+            f"{held_out}/evaluation",
+            "--max_new_tokens",
+            "4",
+            "--prompt_template",
+            str(template),
+        ),
+    ]
+    assert main(arguments) == 0
+    load_template.cache_clear()  # as in another process
+    for file, complaint in ((template, "mine_v1.jinja"), (folder / "config.json", "config.json")):
+        before = file.read_text()
+        file.write_text(f"{before}\n")
+        with pytest.raises(SystemExit) as stop:
+            main([*arguments, "--resume"])
+        assert stop.value.code == 2 and complaint in capsys.readouterr().err
+        file.write_text(before)
+    assert main([*arguments, "--resume"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("history", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("{}", "no list of logged steps"),
+        ('[{"loss": 1}]', "step"),
+        ('[{"step": 1, "loss": "low"}]', "loss"),
+        ("[5]", "5"),
+        (None, "No such file"),
+    ],
+)
+def test_a_log_history_of_any_shape_is_looked_at_first(held_out, history, complaint, capsys):
+    path = held_out / "log_history.json"
+    if history is not None:
+        path.write_text(history)
+    options = ["--base", "b", "--output_dir", f"{held_out}/o", "--log_history", str(path)]
+    with pytest.raises(SystemExit) as stop:
+        main(["--compactions", f"{held_out}/record/compactions.jsonl", *options])
+    assert stop.value.code == 2 and complaint in capsys.readouterr().err
+
+
+def test_no_model_is_asked_while_the_other_is_broken(held_out, tiny_llama, tmp_path, capsys):
+    broken = shutil.copytree(tiny_llama, tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:-9])
+    options = ["--base", str(tiny_llama), "--trained", str(broken), "--output_dir", f"{held_out}/o"]
+    with pytest.raises(SystemExit) as stop:
+        main(["--compactions", f"{held_out}/record/compactions.jsonl", *options])
+    assert stop.value.code == 2 and "model.safetensors is damaged" in capsys.readouterr().err
+    assert not (held_out / "o").exists()
+
+
+def test_rows_count_once_and_pairs_cover_all_of_them(held_out, capsys):
+    compactions, pairs = held_out / "record" / "compactions.jsonl", held_out / "pairs.jsonl"
+    lines = pairs.read_text().splitlines(keepends=True)
+    assert len(lines) > 1
+    pairs.write_text("".join(lines[1:]))
+    twice = ["--compactions", f"a={compactions}", f"b={compactions}"]
+    for words, complaint in (
+        (twice, "more than once"),
+        (
+            ["--compactions", str(compactions), "--pairs", str(pairs)],
+            f"1 of {len(lines)} compactions have no pair",
+        ),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main([*words, "--base", "b", "--output_dir", f"{held_out}/o", "--dry_run"])
+        assert stop.value.code == 2 and complaint in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(held_out, capsys):
@@ -139,7 +224,8 @@ def test_an_export_is_asked_with_the_template_it_was_trained_on(held_out, capsys
     arguments += ["--output_dir", f"{held_out}/o", "--dry_run"]
 
     def trained_on(name, text):
-        (export / "condensery.json").write_text(json.dumps({"prompt_template": {"name": name, "text": text}}))
+        card = {"prompt_template": {"name": name, "text": text}}
+        (export / "condensery.json").write_text(json.dumps(card))
 
     trained_on(*load_template("resum_v1"))
     assert main(arguments) == 0 and "warning" not in capsys.readouterr().err
@@ -149,3 +235,7 @@ def test_an_export_is_asked_with_the_template_it_was_trained_on(held_out, capsys
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2 and "give its file with --prompt_template" in capsys.readouterr().err
+    (export / "condensery.json").write_text("[]")
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2 and "condensery.json is damaged" in capsys.readouterr().err

@@ -1,8 +1,10 @@
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from modeling.loading import load_model, load_tokenizer, resolve_model
+from modeling.loading import check_weights, load_model, load_tokenizer, resolve_model
 
 
 def test_packaged_model_is_unpacked_once_into_a_plain_folder() -> None:
@@ -10,6 +12,55 @@ def test_packaged_model_is_unpacked_once_into_a_plain_folder() -> None:
     assert (folder / "model.safetensors").is_file() and (folder / "chat_template.jinja").is_file()
     assert "quantization_config" not in (folder / "config.json").read_text()
     assert Path(resolve_model("smollm2-135m-instruct")) == folder
+
+
+@pytest.fixture
+def adapter(tmp_path: Path, tiny_llama: Path) -> Path:
+    """A folder that looks like an adapter of the tiny model, without its weights."""
+    config = {
+        "peft_type": "LORA",
+        "base_model_name_or_path": str(tiny_llama),
+        "r": 2,
+        "target_modules": ["q_proj"],
+    }
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+def test_an_adapter_without_weights_or_base_is_one_line(adapter: Path, tiny_llama: Path) -> None:
+    with pytest.raises(ValueError, match="holds no weights"):
+        load_model(str(adapter))
+    shutil.copy(tiny_llama / "model.safetensors", adapter / "adapter_model.safetensors")
+    (adapter / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+    with pytest.raises(ValueError, match="names no base model"):
+        load_model(str(adapter))
+    (adapter / "adapter_config.json").write_text('{"peft_type"')
+    with pytest.raises(ValueError, match="names no base model"):
+        load_model(str(adapter))
+
+
+def test_an_adapter_of_other_shapes_is_one_line(adapter: Path, tiny_llama: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    layer = "base_model.model.model.layers.0.self_attn.q_proj"
+    weights = {f"{layer}.lora_A.weight": torch.zeros(2, 64), f"{layer}.lora_B.weight": torch.zeros(64, 2)}
+    save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match="cannot load the adapter"):
+        load_model(str(adapter))
+
+
+def test_weights_that_are_cut_off_are_found_without_loading_them(tmp_path: Path, tiny_llama: Path) -> None:
+    check_weights(str(tiny_llama))
+    check_weights("org/a-model-on-the-hub")
+    folder = shutil.copytree(tiny_llama, tmp_path / "broken")
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:-1])
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        check_weights(str(folder))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="holds no weights"):
+        check_weights(str(folder))
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder"])

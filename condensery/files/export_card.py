@@ -1,0 +1,32 @@
+"""`condensery.json`: what an export says about itself to those who ask, serve or measure it."""
+
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from condensery.files.jsonl import parse_json, to_record
+
+NAME = "condensery.json"
+
+
+class PromptTemplate(BaseModel):
+    name: str
+    text: str
+
+
+class ExportCard(BaseModel):
+    """The part of the file that later stages depend on."""
+
+    prompt_template: PromptTemplate
+    enable_thinking: bool | None = None
+
+
+def read_export_card(folder: Path) -> ExportCard:
+    """Raises ValueError for a folder that is no export, or whose card is damaged."""
+    path = folder / NAME
+    if not path.is_file():
+        raise ValueError(f"{folder} is no export: it has no {NAME}; `condensery export` writes one")
+    try:
+        return to_record(parse_json(path.read_bytes()), ExportCard)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged; export again: {error}") from error
