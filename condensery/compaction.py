@@ -3,6 +3,8 @@
 Everything that trains, rewards or evaluates a summarizer starts from a list of these.
 """
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 from condensery.facts import Fact
@@ -14,7 +16,7 @@ class Compaction(BaseModel):
     """`expired` is the history H to be replaced, `retained` the turns C that stay (empty in ReSum).
 
     `facts` is what is known to be true of this history (must keep, or distractor); None where no truth is
-    known.
+    known. `unit`: whether the sub-question at work was searched and read by then ("closed") or not ("open").
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -28,6 +30,7 @@ class Compaction(BaseModel):
     expired: list[Message]
     last_summary: str | None = None
     facts: list[Fact] | None = None
+    unit: Literal["closed", "open"] | None = None
 
 
 def compaction_of(trajectory: Trajectory, position: int) -> Compaction:

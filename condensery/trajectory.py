@@ -13,11 +13,17 @@ Termination = Literal[
     "answer",  # the agent gave an answer
     "call_limit",  # no calls left
     "token_limit",  # the context is full and could not be compacted
+    "token_budget",  # the run has used all the tokens it may
+    "time_limit",  # the run has used all the time it may
     "summary_failed",  # compaction was due, and the summarizer gave nothing acceptable
     "unparsable_call",  # the model's calls could not be read, more often than tolerated
     "endpoint_error",  # the explorer's endpoint failed for good
     "imported",  # a log that does not say
 ]
+
+# How an agent keeps within its window (FACTS 1): append all, keep the newest, mask old results, have a
+# summarizer rewrite the state, or rewrite a memory of its own at each step.
+Paradigm = Literal["react", "recent", "masking", "resum", "mem1"]
 
 
 def content_id(value: object) -> str:
@@ -44,11 +50,23 @@ class Cut(BaseModel):
     completion_tokens: int | None = None
 
 
-class Trajectory(BaseModel):
-    """`messages` holds all turns in order, none removed: what the model saw after a cut is derived from
-    `cuts`.
+class Border(BaseModel):
+    """A moment from which the model saw less, without a summary: the head, then `messages[start:]`, with
+    placeholders for the tool results before `masked_before`. It holds for the turns from `position` on.
+    """
 
-    `head` counts the leading turns that no compaction touches (system turn and question).
+    model_config = ConfigDict(extra="forbid")
+    position: int
+    start: int
+    masked_before: int = 0
+
+
+class Trajectory(BaseModel):
+    """`messages` holds all turns in order, none removed: what the model saw at any turn is derived from
+    `cuts` (ReSum) and `borders` (paradigms without a summarizer).
+
+    `head` counts the leading turns that no compaction touches (system turn and question). `forced`: the last
+    answer was asked for because the budget ended.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -62,8 +80,11 @@ class Trajectory(BaseModel):
     head: int
     messages: list[Message]
     cuts: list[Cut] = []
+    borders: list[Border] = []
+    paradigm: Paradigm | None = None
     num_tokens: int | None = None
     termination: Termination = "imported"
+    forced: bool = False
     prediction: str | None = None
     verdict: bool | None = None
     facts: list[Fact] | None = None
