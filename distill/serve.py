@@ -72,7 +72,8 @@ def main(argv: list[str] | None = None) -> int:
         example=f"{PROG} runs/export --port 8000",
     )
     for number in (signal.SIGTERM, signal.SIGHUP):  # the latter: a terminal that is closed
-        signal.signal(number, lambda *_: sys.exit(0))
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has us outlive the terminal
+            signal.signal(number, lambda *_: sys.exit(0))
     try:
         with running_server(config) as server:
             print(f"RESUM_TOOL_URL={address(config)}/v1/chat/completions")

@@ -129,6 +129,12 @@ def wait_until(condition: Callable[[], object]) -> None:
     pytest.fail("it did not come to pass in 20 s")
 
 
+def default_signals() -> None:
+    """As from a terminal: a test run in the background, or under nohup, hands its ignored signals down."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, "the server is killed"])
 def test_nothing_is_left_running_however_it_ends(
     export_folder: Path, tmp_path: Path, free_port: int, end: signal.Signals | str
@@ -136,7 +142,9 @@ def test_nothing_is_left_running_however_it_ends(
     python = fake_python(tmp_path, WORKER + SERVER)
     words = [str(export_folder), "--python", python, "--port", str(free_port)]
     command = [sys.executable, "-m", "distill.serve", *words]
-    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    served = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals
+    )
     assert (
         served.stdout and served.stderr and served.stdout.readline().startswith("RESUM_TOOL_URL=http://127")
     )
@@ -152,6 +160,21 @@ def test_nothing_is_left_running_however_it_ends(
     served.communicate()
     wait_until(lambda: not is_alive(worker) and not is_alive(server))
     log.unlink()
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(
+    export_folder: Path, tmp_path: Path, free_port: int
+) -> None:
+    words = [str(export_folder), "--python", fake_python(tmp_path, SERVER), "--port", str(free_port)]
+    command = ["nohup", sys.executable, "-m", "distill.serve", *words]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert served.stdout and served.stdout.readline().startswith("RESUM_TOOL_URL=http://127")
+    served.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        served.wait(1)
+    served.send_signal(signal.SIGTERM)
+    assert served.wait(20) == 0
+    served.communicate()
 
 
 @pytest.mark.parametrize(
