@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from condensery.facts import Fact
 from condensery.message import Message
 from condensery.trajectory import Trajectory, content_id
+from condensery.units import unit_at
 
 
 class Compaction(BaseModel):
@@ -33,8 +34,9 @@ class Compaction(BaseModel):
     unit: Literal["closed", "open"] | None = None
 
 
-def compaction_of(trajectory: Trajectory, position: int) -> Compaction:
-    """The request at `position` of a run: everything since the last accepted summary has expired.
+def compaction_of(trajectory: Trajectory, position: int, made_at: int | None = None) -> Compaction:
+    """The request at `position` of a run: everything since the last accepted summary has expired, and the
+    turns that follow, up to `made_at`, stay.
 
     Facts are those whose source stands in the history, so that a summary is never asked for what it cannot
     know.
@@ -42,11 +44,14 @@ def compaction_of(trajectory: Trajectory, position: int) -> Compaction:
     done = [cut for cut in trajectory.cuts if cut.summary is not None and cut.position < position]
     start, last_summary = (done[-1].position, done[-1].summary) if done else (trajectory.head, None)
     expired = trajectory.messages[start:position]
-    fields = {
+    retained = trajectory.messages[position:made_at] if made_at else []
+    fields: dict = {
         "task": trajectory.task,
         "expired": [message.to_chat() for message in expired],
         "last_summary": last_summary,
     }
+    if retained:
+        fields["retained"] = [message.to_chat() for message in retained]
     return Compaction(
         id=content_id(fields | {"trajectory": trajectory.id, "position": position}),
         trajectory_id=trajectory.id,
@@ -54,15 +59,17 @@ def compaction_of(trajectory: Trajectory, position: int) -> Compaction:
         index=len(done),
         language=trajectory.language,
         task=trajectory.task,
+        retained=retained,
         expired=expired,
         last_summary=last_summary,
         facts=None if trajectory.facts is None else facts_within(trajectory.facts, expired, last_summary),
+        unit=unit_at(trajectory.messages, position),
     )
 
 
 def compactions_of(trajectory: Trajectory) -> list[Compaction]:
     """All compactions of a run, in order, one per cut, whether its summary was accepted or not."""
-    return [compaction_of(trajectory, cut.position) for cut in trajectory.cuts]
+    return [compaction_of(trajectory, cut.position, cut.made_at) for cut in trajectory.cuts]
 
 
 def facts_within(facts: list[Fact], expired: list[Message], last_summary: str | None) -> list[Fact]:

@@ -36,11 +36,12 @@ class Cut(BaseModel):
     """A moment of compaction: `messages[:position]` had expired, and this is what the summarizer answered.
 
     Exactly one of `summary` (accepted) and `failure` (a typed reason) is set. After a failure the agent's
-    messages stay as they were.
+    messages stay as they were. `made_at` counts the turns that stood when it was made, where these are more.
     """
 
     model_config = ConfigDict(extra="forbid")
     position: int
+    made_at: int | None = None
     summary: str | None = None
     failure: str | None = None
     raw: str = ""
@@ -48,6 +49,10 @@ class Cut(BaseModel):
     prompt_template: str = ""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+
+    @property
+    def taken_at(self) -> int:
+        return self.position if self.made_at is None else self.made_at
 
 
 class Border(BaseModel):

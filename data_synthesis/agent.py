@@ -1,27 +1,20 @@
-"""Who takes part in a rollout, within which limits, and what the model sees after compactions."""
+"""Who takes part in a rollout, and within which limits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from condensery.compaction import Compaction
 from condensery.facts import Fact
 from condensery.message import Message
-from condensery.prompt import escape
 from condensery.reply import Reply
 from condensery.tokens import Tokenizer
-from condensery.trajectory import Cut, Trajectory
+from condensery.trajectory import Paradigm
 from condensery.triggers import token_budget
 from data_synthesis.question import Question
 
 Log = Callable[[dict], None]
 FactsOf = Callable[[Question, list[Message]], list[Fact]]
-
-# ReSum's q' = (q, s): one user turn that holds the question and the summary of all that went before.
-RESUMED = {
-    "en": "{task}\n\nThis summary stands for your earlier steps, which are gone. Go on from it:\n{summary}",
-    "zh": "{task}\n\n以下摘要代替你此前的步骤（原文已移除），请据此继续：\n{summary}",
-}
 
 
 class Explorer(Protocol):
@@ -47,14 +40,21 @@ class Tools(Protocol):
 class Limits:
     """ReSum's budget by default: a 32k window, compacted at 0.9 of it, less a reserve; 60 calls of the model.
 
-    `cooldown_rounds`: how long a summarizer that failed twice is not asked again, unless the context is full.
+    `unit_share`: from this share on, ReSum compacts where a research unit closes, too. `newest_share`: what
+    of the window Recent History keeps, and observation masking leaves unmasked. `max_run_tokens` counts what
+    all calls of the explorer read and wrote. `cooldown_rounds`: how long a summarizer that failed twice is
+    not asked again, unless the context is full.
     """
 
     window_tokens: int = 32 * 1024
     share: float = 0.9
     reserve_tokens: int = 1000
     every_rounds: int | None = None
+    unit_share: float | None = None
+    newest_share: float = 22 / 32
     max_calls: int = 60
+    max_run_tokens: int | None = None
+    max_run_seconds: float | None = None
     max_prompt_tokens: int | None = None  # of the summarizer's request
     force_answer: bool = False
     cooldown_rounds: int = 3
@@ -72,13 +72,23 @@ class Limits:
         return token_budget(self.window_tokens, self.share, self.reserve_tokens)
 
     @property
+    def unit_tokens(self) -> int | None:
+        if self.unit_share is None:
+            return None
+        return token_budget(self.window_tokens, self.unit_share, self.reserve_tokens)
+
+    @property
+    def newest_tokens(self) -> int:
+        return int(self.newest_share * self.window_tokens)
+
+    @property
     def full_tokens(self) -> int:
         return self.window_tokens - self.reserve_tokens
 
 
 @dataclass(frozen=True)
 class Agent:
-    """`author` names the summarizer in the record; without one (None) nothing is compacted, as in ReAct.
+    """`author` names the summarizer in the record; without one (None) ReSum is ReAct: nothing is compacted.
 
     `facts_of` tells the truth about a run where the web knows it; else the question's own facts are taken.
     """
@@ -92,15 +102,4 @@ class Agent:
     tokenizer: Tokenizer | None = None
     limits: Limits = field(default_factory=Limits)
     facts_of: FactsOf | None = None
-
-
-def visible_messages(trajectory: Trajectory, cuts: Sequence[Cut]) -> list[Message]:
-    """What the model sees: everything, or after an accepted cut the head with its summary and the rest."""
-    accepted = [cut for cut in cuts if cut.summary is not None]
-    if not accepted:
-        return list(trajectory.messages)
-    *opening, user = trajectory.messages[: trajectory.head]
-    form = RESUMED.get(trajectory.language, RESUMED["en"])
-    summary = f"<summary>\n{escape(accepted[-1].summary or '')}\n</summary>"
-    resumed = user.model_copy(update={"content": form.format(task=user.content, summary=summary)})
-    return [*opening, resumed, *trajectory.messages[accepted[-1].position :]]
+    paradigm: Paradigm = "resum"

@@ -17,7 +17,8 @@ from data_synthesis.extractive import summarize_extractively
 from data_synthesis.fitting import RowTooLong
 from data_synthesis.import_config import ImportConfig
 from data_synthesis.importers.log_file import Reason, Rejected
-from data_synthesis.summarizer import EndpointSummarizer, costs, error_row, read_summary
+from data_synthesis.journal import answer_row, error_row
+from data_synthesis.summarizer import EndpointSummarizer, read_summary
 
 REASONS: dict[type[Exception], Reason] = {
     RowTooLong: "row_too_long",
@@ -70,14 +71,14 @@ def _summarizer(
     ask = EndpointSummarizer(endpoint, config.prompt_template)
 
     async def summarize(compaction: Compaction) -> Cut:
-        row = {"kind": "summary", "compaction_id": compaction.id, "author": endpoint.model}
+        row: dict = {"kind": "summary", "key": compaction.id, "author": endpoint.model}
         try:
             reply = await ask(compaction)
         except EndpointError as error:
             log(row | error_row(error))
             raise
         summary = read_summary(reply)
-        log(row | {"raw": reply.content, "failure": summary.failure} | costs(reply))
+        log(row | {"failure": summary.failure} | answer_row(reply))
         return Cut(
             position=0,
             summary=summary.text,

@@ -16,6 +16,7 @@ from condensery.endpoint import Endpoint
 from condensery.message import Message, ToolCall
 from condensery.prompt import escape
 from condensery.reply import Reply
+from condensery.trajectory import Paradigm
 from data_synthesis.importers.text_protocol import ANSWER, read_text_call
 from data_synthesis.importers.turns import split_thinking
 from data_synthesis.question import Question
@@ -30,11 +31,14 @@ UNCLOSED = "Your last turn never closed its <think>. Think briefly, close it, th
 NEITHER = "Your last turn held neither <tool_call> nor <answer>. Call a tool, or give the answer in <answer>."
 
 
-def system_prompt(protocol: Protocol, schemas: list[dict]) -> str:
-    """What the agent is told. In the text protocol it lists the tools, which no request carries there."""
+def system_prompt(protocol: Protocol, schemas: list[dict], paradigm: Paradigm = "resum") -> str:
+    """What the agent is told. In the text protocol it lists the tools, which no request carries there; under
+    MEM1 it asks for a memory at each turn."""
     tools = [json.dumps(schema, ensure_ascii=False) for schema in schemas]
     text = (PROMPTS / f"explorer_{protocol}.jinja").read_text(encoding="utf-8")
-    return jinja2.Template(text, undefined=jinja2.StrictUndefined).render(tools=tools).strip()
+    return (
+        jinja2.Template(text, undefined=jinja2.StrictUndefined).render(tools=tools, paradigm=paradigm).strip()
+    )
 
 
 class EndpointExplorer:

@@ -82,7 +82,8 @@ def check_inputs(config: RecordConfig, questions: list[Question], rejected: list
 
 def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
     """Raises ValueError or OSError when the web or the tokenizer cannot be loaded."""
-    from data_synthesis.scripted import OracleTeacher, scripted_explorer  # the search index is slow to import
+    # The search index is slow to import.
+    from data_synthesis.scripted import OracleTeacher, memorizing_explorer, scripted_explorer
     from data_synthesis.web import load_web
     from data_synthesis.web_tools import WebTools
 
@@ -96,7 +97,7 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
                 f"{fact.attribute} of {fact.subject} is {fact.value}"
             )
     tools = WebTools(web, config.search_results, config.snippet_sentences)
-    explorer: Explorer = scripted_explorer
+    explorer: Explorer = memorizing_explorer if config.paradigm == "mem1" else scripted_explorer
     summarizer: Summarizer = OracleTeacher(questions)
     if config.explorer != "scripted":
         explorer = EndpointExplorer(config.endpoint("explorer"), config.explorer_protocol, tools.schemas)
@@ -111,10 +112,11 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
         prompt_template=config.prompt_template,
         system=""
         if config.explorer == "scripted"
-        else system_prompt(config.explorer_protocol, tools.schemas),
+        else system_prompt(config.explorer_protocol, tools.schemas, config.paradigm),
         tokenizer=_load_tokenizer(config.tokenizer),
         limits=config.limits(),
         facts_of=web.facts_of,
+        paradigm=config.paradigm,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from condensery.endpoint import Endpoint, is_url
 from condensery.prompt import load_template
+from condensery.trajectory import Paradigm
 from data_synthesis.agent import Limits
 
 # What does not shape a rollout: places, and how many are made at once or in all.
@@ -55,8 +56,24 @@ class RecordConfig:
     every_rounds: int | None = field(
         default=None, metadata={"help": "compact every so many rounds, too", "minimum": 1}
     )
+    unit_share: float | None = field(
+        default=None,
+        metadata={"help": "from this share on, compact where a research unit closes, too (below --share)"},
+    )
+    paradigm: Paradigm = field(
+        default="resum", metadata={"help": "how the agent keeps within its window (ReSum's comparison)"}
+    )
+    newest_share: float = field(
+        default=22 / 32, metadata={"help": "of the window, what recent keeps and masking leaves unmasked"}
+    )
     max_calls: int = field(
         default=60, metadata={"help": "calls of the explorer's model in one rollout", "minimum": 1}
+    )
+    max_run_tokens: int | None = field(
+        default=None, metadata={"help": "read and written by the explorer in one rollout", "minimum": 1}
+    )
+    max_run_seconds: float | None = field(
+        default=None, metadata={"help": "for one rollout; not counted across a resume", "minimum": 1}
     )
     force_answer: bool = field(
         default=False, metadata={"help": "tell the explorer when its last call has come"}
@@ -89,6 +106,12 @@ class RecordConfig:
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise ValueError(f"share is {self.share:g}; it is a share of the window, above 0 and at most 1")
+        if not 0 < self.newest_share < 1:
+            raise ValueError(f"newest_share is {self.newest_share:g}; it is a share, above 0 and below 1")
+        if self.unit_share is not None and not 0 < self.unit_share < self.share:
+            raise ValueError(
+                f"unit_share is {self.unit_share:g}; it is above 0 and below share ({self.share:g})"
+            )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p:g}; it is above 0 and at most 1")
         self.limits()
@@ -117,6 +140,10 @@ class RecordConfig:
             share=self.share,
             reserve_tokens=self.reserve_tokens,
             every_rounds=self.every_rounds,
+            unit_share=self.unit_share,
+            newest_share=self.newest_share,
+            max_run_tokens=self.max_run_tokens,
+            max_run_seconds=self.max_run_seconds,
             max_calls=self.max_calls,
             max_prompt_tokens=window - self.max_summary_tokens if window else None,
             force_answer=self.force_answer,

@@ -2,7 +2,8 @@
 
 A finished rollout is one row of `trajectories.jsonl`, written at once. A rollout that an endpoint failed is a
 row of `rejected.jsonl`; it is run again on resume, and the new outcome supersedes that row. At the end,
-`compactions.jsonl` is derived from the trajectories. Calls, with clock times, go to `calls.jsonl`.
+`compactions.jsonl` is derived from the trajectories. Calls, with clock times, go to `calls.jsonl`, from which
+an unfinished rollout is played back on resume, so that nothing is paid for twice.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from condensery.files.jsonl import (
 )
 from condensery.trajectory import Trajectory, content_id
 from data_synthesis.agent import Agent
+from data_synthesis.journal import read_journals
 from data_synthesis.question import Question, question_from_row
 from data_synthesis.rollout import rollout
 
@@ -86,12 +88,17 @@ async def record(
         todo = [job for job in jobs if job.id not in done]
         # Failed rollouts are run again now, so that only failures of this attempt may stand in the file.
         write_jsonl(directory / "rejected.jsonl", rejected_questions)
-        await _run_jobs(agent, todo, directory, concurrency, trajectories)
+        await _run_jobs(agent, todo, done, directory, concurrency, trajectories)
     write_jsonl(directory / "compactions.jsonl", _compaction_rows(directory))
 
 
 async def _run_jobs(
-    agent: Agent, jobs: list[Job], directory: Path, concurrency: int, trajectories: JsonlAppender
+    agent: Agent,
+    jobs: list[Job],
+    done: set[str],
+    directory: Path,
+    concurrency: int,
+    trajectories: JsonlAppender,
 ) -> None:
     todo = iter(jobs)
     with (
@@ -99,10 +106,12 @@ async def _run_jobs(
         JsonlAppender(directory / "calls.jsonl") as calls,
         tqdm(total=len(jobs), desc="rollouts", unit="run", disable=None) as progress,
     ):
+        journals = read_journals(directory / "calls.jsonl", done)
 
         async def work() -> None:
             for job in todo:  # one iterator, shared by all workers
-                outcome = await rollout(agent, job.question, job.id, job.number, calls.append)
+                stored = journals.pop(job.id, None)
+                outcome = await rollout(agent, job.question, job.id, job.number, calls.append, stored)
                 if outcome.error is None:
                     trajectories.append(outcome.trajectory.model_dump())
                 else:

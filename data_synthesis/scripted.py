@@ -10,6 +10,7 @@ import random
 import re
 
 from condensery.compaction import Compaction
+from condensery.context import MEMORY
 from condensery.endpoint import Reply
 from condensery.facts import Fact, contains, split_sentences
 from condensery.message import FunctionCall, Message, ToolCall
@@ -55,6 +56,19 @@ def _turn(thought: str, tool: str, arguments: dict, messages: list[Message]) -> 
     return Reply(
         message=Message(role="assistant", content=thought, tool_calls=[call]), finish_reason="tool_calls"
     )
+
+
+async def memorizing_explorer(question: Question, messages: list[Message]) -> Reply:
+    """The same under MEM1: each turn opens with a memory of what is seen, in the teacher's words."""
+    reply = await scripted_explorer(question, messages)
+    memories = [found[1] for message in messages if (found := MEMORY.search(message.content))]
+    seen = Compaction(
+        id="", trajectory_id="", question_id=question.id, index=0, task=question.question,
+        expired=messages, last_summary=memories[-1] if memories else None,
+    )  # fmt: skip
+    memory = f"<memory>\n{oracle_summary(question, seen)}\n</memory>\n"
+    reply.message.content = memory + reply.message.content
+    return reply
 
 
 class OracleTeacher:

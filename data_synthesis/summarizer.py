@@ -1,14 +1,16 @@
 """Asking for a summary: the request is made to fit; the answer is an accepted summary or a typed failure."""
 
 from condensery.compaction import Compaction, compaction_of
+from condensery.context import visible_messages
 from condensery.endpoint import Endpoint
 from condensery.prompt import render_prompt
 from condensery.reply import EndpointError, Reply
 from condensery.summary import Summary, check_gain, parse_summary
 from condensery.tokens import RequestCounter
 from condensery.trajectory import Cut, Trajectory
-from data_synthesis.agent import Agent, Log, visible_messages
+from data_synthesis.agent import Agent
 from data_synthesis.fitting import RowTooLong, fit
+from data_synthesis.journal import Journal, answer_row, error_row, stored_reply
 
 
 class EndpointSummarizer:
@@ -23,23 +25,19 @@ class EndpointSummarizer:
 
 
 async def ask_summary(
-    agent: Agent, trajectory: Trajectory, position: int, num_tokens: int, log: Log
+    agent: Agent, trajectory: Trajectory, position: int, num_tokens: int, journal: Journal
 ) -> tuple[Cut, EndpointError | None]:
     """Ask once for the summary of what expired at `position`; `num_tokens` is what the model sees without it.
 
     Returns the cut, accepted or failed, and the endpoint's error where that was the failure. Changes nothing.
     """
-    assert agent.summarizer is not None
-    compaction = compaction_of(trajectory, position)
-    cut = Cut(position=position, author=agent.author, prompt_template=agent.prompt_template)
-    row: dict = {"kind": "summary", "compaction_id": compaction.id, "author": agent.author}
+    made_at = None if position == len(trajectory.messages) else len(trajectory.messages)
+    compaction = compaction_of(trajectory, position, made_at)
+    cut = Cut(position=position, made_at=made_at, author=agent.author, prompt_template=agent.prompt_template)
     try:
-        request, row["excerpted_tokens"] = fit_request(agent, compaction)
-        row["prompt"] = render_prompt(request, agent.prompt_template)
-        reply = await agent.summarizer(request)
+        reply = await _ask(agent, compaction, journal)
     except EndpointError as error:
         cut.failure = "endpoint_error"
-        log(row | {"failure": cut.failure} | error_row(error))
         return cut, error
     summary = read_summary(reply)
     # Measured on the whole request, where task and framing are counted on both sides.
@@ -47,31 +45,33 @@ async def ask_summary(
         summary = check_gain(summary, _tokens_with(agent, trajectory, cut, summary.text), num_tokens)
     cut.summary, cut.failure, cut.raw = summary.text, summary.failure, reply.message.content
     cut.prompt_tokens, cut.completion_tokens = reply.prompt_tokens, reply.completion_tokens
-    answer = {"raw": reply.content, "reasoning": reply.message.reasoning_content, "failure": cut.failure}
-    log(row | answer | costs(reply))
     return cut, None
+
+
+async def _ask(agent: Agent, compaction: Compaction, journal: Journal) -> Reply:
+    """The summarizer's answer: played back, or asked for and stored with its prompt. Raises EndpointError."""
+    assert agent.summarizer is not None
+    stored = journal.recall("summary", compaction.id)
+    if stored:
+        return stored_reply(stored)
+    row: dict = {"author": agent.author}
+    try:
+        request, row["excerpted_tokens"] = fit_request(agent, compaction)
+        row["prompt"] = render_prompt(request, agent.prompt_template)
+        reply = await agent.summarizer(request)
+    except EndpointError as error:
+        journal.write("summary", compaction.id, row | error_row(error))
+        raise
+    row["failure"] = read_summary(reply).failure
+    journal.write("summary", compaction.id, row | answer_row(reply))
+    return reply
 
 
 def _tokens_with(agent: Agent, trajectory: Trajectory, cut: Cut, text: str) -> int:
     """Tokens the model would see if this summary were accepted."""
     accepted = cut.model_copy(update={"summary": text})
-    messages = visible_messages(trajectory, [*trajectory.cuts, accepted])
-    return RequestCounter(agent.tokenizer, agent.tools.schemas).count(messages)
-
-
-def costs(reply: Reply) -> dict:
-    """What a call took, for `calls.jsonl`."""
-    return {
-        "finish_reason": reply.finish_reason,
-        "prompt_tokens": reply.prompt_tokens,
-        "completion_tokens": reply.completion_tokens,
-        "latency_seconds": reply.latency_seconds,
-        "attempts": reply.attempts,
-    }
-
-
-def error_row(error: EndpointError) -> dict:
-    return {"error": error.kind, "detail": error.detail, "attempts": error.attempts}
+    tried = trajectory.model_copy(update={"cuts": [*trajectory.cuts, accepted]})
+    return RequestCounter(agent.tokenizer, agent.tools.schemas).count(visible_messages(tried))
 
 
 def read_summary(reply: Reply) -> Summary:

@@ -20,7 +20,8 @@ from data_synthesis.explorer import (
     to_text,
 )
 from data_synthesis.question import Question
-from data_synthesis.rollout import Outcome, rollout
+from data_synthesis.rollout import rollout
+from data_synthesis.run_state import Outcome
 from tests.scripted_endpoint import Script, ScriptedEndpoint, call_tool, say
 
 SCHEMAS = [{"type": "function", "function": {"name": "search", "description": "", "parameters": {}}}]

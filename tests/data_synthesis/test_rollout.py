@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from condensery.compaction import Compaction, compactions_of
+from condensery.context import visible_messages
 from condensery.message import FunctionCall, Message, ToolCall, closed_positions
 from condensery.reply import EndpointError, Reply, read_completion
 from condensery.tokens import RequestCounter
-from data_synthesis.agent import Agent, Limits, visible_messages
+from data_synthesis.agent import Agent, Limits
 from data_synthesis.question import Question
-from data_synthesis.rollout import LAST_CALL, NO_TURN, Outcome, rollout
+from data_synthesis.rollout import LAST_CALL, NO_TURN, rollout
+from data_synthesis.run_state import Outcome
 from tests.scripted_endpoint import completion, say
 
 QUESTION = Question(
@@ -92,12 +94,8 @@ def test_what_the_model_saw_can_be_derived_from_the_trace() -> None:
     explorer = Searcher(12)
     trajectory = run(explorer, summarizer(GOOD, "nothing here", GOOD)).trajectory
     assert any(cut.failure for cut in trajectory.cuts)
-    position = trajectory.head
-    for seen in explorer.seen:
-        earlier = [cut for cut in trajectory.cuts if cut.position <= position]
-        part = trajectory.model_copy(update={"messages": trajectory.messages[:position]})
-        assert seen == visible_messages(part, earlier)
-        position += 2
+    turns = [p for p, message in enumerate(trajectory.messages) if message.role == "assistant"]
+    assert explorer.seen == [visible_messages(trajectory, turn) for turn in turns]
 
 
 def test_context_stays_under_the_window_and_cuts_stand_where_calls_are_closed() -> None:
@@ -256,7 +254,7 @@ def test_calls_that_cannot_be_carried_out_are_answered_with_the_reason() -> None
     results = [message.content for message in outcome.trajectory.messages if message.role == "tool"]
     assert results[0] == "Error: unknown tool 'browse'; there is search"
     assert results[1].startswith("Error: Expecting")
-    assert [row["kind"] for row in rows].count("tool_error") == 2
+    assert [row.get("failed") for row in rows if row["kind"] == "tool"] == [True, True]
     assert outcome.trajectory.prediction == "1843"
 
 
@@ -293,12 +291,13 @@ def test_every_call_is_logged_with_its_costs() -> None:
     rows: list[dict] = []
     agent = Agent(Searcher(4), EchoTools(), summarizer(GOOD), "teacher", limits=Limits(every_rounds=3))
     asyncio.run(rollout(agent, QUESTION, "t1", log=rows.append))
-    assert [row["kind"] for row in rows] == ["explorer"] * 3 + ["summary"] + ["explorer"] * 2
+    kinds = [row["kind"] for row in rows]
+    assert kinds == ["explorer", "tool"] * 3 + ["summary"] + ["explorer", "tool", "explorer"]
     (row,) = [row for row in rows if row["kind"] == "summary"]
-    assert row["raw"] == GOOD and row["prompt_tokens"] == 7 and row["failure"] is None
+    assert row["message"]["content"] == GOOD and row["prompt_tokens"] == 7 and row["failure"] is None
     assert {
         "trajectory_id",
-        "compaction_id",
+        "key",
         "author",
         "prompt",
         "latency_seconds",
