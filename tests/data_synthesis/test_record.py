@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -14,12 +15,13 @@ import pytest
 
 from condensery.compaction import Compaction
 from condensery.files.jsonl import read_jsonl, write_jsonl
-from condensery.trajectory import Trajectory
+from condensery.trajectory import Trajectory, content_id
 from data_synthesis import generate_web
 from data_synthesis.record import main
 from tests.scripted_endpoint import Raw, ScriptedEndpoint, call_tool, say, status
 
 NUM_QUESTIONS = 24
+STAMP = re.compile(r"answer-[0-9a-f]{16}")
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +43,24 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def model(body: dict) -> dict | Raw:
-    """Explorer and teacher in one. The answer follows from the request alone, so that runs compare."""
+    """Explorer and teacher in one. The answer follows from the request alone, so that runs compare, and bears
+    a stamp by which it is found again where it is stored."""
     time.sleep(0.005)
     (text,) = [turn["content"] for turn in body["messages"] if turn["role"] == "user"]
     if body["model"] == "teacher":
         failed = "number 7?" in text or "number 17?" in text
-        return say("nothing to say" if failed else "<summary>\nThe mill is old.\n</summary>")
+        # Without a stamp: a failed summary is asked for once more, in the same words.
+        return say("nothing to say" if failed else stamp(body) + "<summary>\nThe mill is old.\n</summary>")
     if "number 5?" in text or "number 15?" in text:
         return status(400, "content_filter: policy")
     num_calls = sum(turn["role"] == "assistant" for turn in body["messages"])
     if num_calls == (1 if "<summary>" in text else 5):
-        return say("<answer>1843</answer>")
-    return call_tool("search", {"query": [f"mill {num_calls}"]}, f"call_{num_calls}", content="Look further.")
+        return say(stamp(body) + "<answer>1843</answer>")
+    return call_tool("search", {"query": [f"mill {num_calls}"]}, f"call_{num_calls}", content=stamp(body))
+
+
+def stamp(body: dict) -> str:
+    return f"answer-{content_id(body)} "
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +136,17 @@ def test_calls_and_run_are_described(uninterrupted: Path) -> None:
     assert "OPENAI" not in json.dumps(described["versions"]) and len(described["inputs"]) == 2
 
 
-def kill_and_resume(server: ScriptedEndpoint, command: list[str], num_kills: int, seed: int) -> int:
-    """SIGKILL the command at random points of its work, then let it end; how many kills hit it running."""
-    rng, num_hits = random.Random(seed), 0
-    step = max(2, 2 * NUM_QUESTIONS * 5 // num_kills)
+def kill_and_resume(
+    server: ScriptedEndpoint, command: list[str], directory: Path, num_kills: int, num_requests: int
+) -> int:
+    """SIGKILL the command at random points of its work, then let it end; how many kills hit it running.
+
+    No request whose answer is stored is ever sent again.
+    """
+    rng, num_hits = random.Random(num_kills), 0
+    step = max(2, 2 * num_requests // num_kills)
     for _ in range(num_kills):
-        before, until = len(server.requests), rng.randrange(step // 2)
+        stored, before, until = stored_stamps(directory), len(server.requests), rng.randrange(step // 2)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while process.poll() is None and len(server.requests) - before <= until:
             time.sleep(0.001)
@@ -141,31 +154,40 @@ def kill_and_resume(server: ScriptedEndpoint, command: list[str], num_kills: int
         num_hits += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        assert not stored & {stamp(body).strip() for body in server.requests[before:]}
+    stored, before = stored_stamps(directory), len(server.requests)
     assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 1
+    assert not stored & {stamp(body).strip() for body in server.requests[before:]}
     return num_hits
 
 
-def check_kills(
-    server: ScriptedEndpoint, words: list[str], uninterrupted: Path, directory: Path, num_kills: int
-) -> None:
-    command = [sys.executable, "-m", "data_synthesis.record", *words, "--resume"]
-    assert kill_and_resume(server, command, num_kills, seed=num_kills) >= num_kills // 2
-    assert final_files(directory) == final_files(uninterrupted)
+def stored_stamps(directory: Path) -> set[str]:
+    calls = directory / "calls.jsonl"
+    lines = calls.read_text().split("\n")[:-1] if calls.exists() else []
+    answers = [json.loads(line)["message"]["content"] for line in lines if '"message"' in line]
+    return {found[0] for answer in answers if (found := STAMP.match(answer))}
 
 
 def test_killed_and_resumed_equals_uninterrupted(
     server: ScriptedEndpoint, questions: Path, web: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
-    words = arguments(server, questions, web, tmp_path / "run")
-    check_kills(server, words, uninterrupted, tmp_path / "run", num_kills=4)
+    words = [*arguments(server, questions, web, tmp_path / "run"), "--resume"]
+    command = [sys.executable, "-m", "data_synthesis.record", *words]
+    assert kill_and_resume(server, command, tmp_path / "run", 4, NUM_QUESTIONS * 5) >= 2
+    assert final_files(tmp_path / "run") == final_files(uninterrupted)
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_and_resumed_equals_uninterrupted(
-    server: ScriptedEndpoint, questions: Path, web: Path, uninterrupted: Path, tmp_path: Path
+def test_killed_fifty_times_among_300_questions_and_resumed_equals_uninterrupted(
+    server: ScriptedEndpoint, web: Path, tmp_path: Path
 ) -> None:
-    words = arguments(server, questions, web, tmp_path / "run")
-    check_kills(server, words, uninterrupted, tmp_path / "run", num_kills=20)
+    many = tmp_path / "many.jsonl"
+    write_jsonl(many, ({"question": f"Which year is number {number}?"} for number in range(300)))
+    assert main(arguments(server, many, web, tmp_path / "whole")) == 1
+    command = [sys.executable, "-m", "data_synthesis.record"]
+    command += [*arguments(server, many, web, tmp_path / "run"), "--resume"]
+    assert kill_and_resume(server, command, tmp_path / "run", 50, 300 * 5) >= 25
+    assert final_files(tmp_path / "run") == final_files(tmp_path / "whole")
 
 
 def test_resume_mends_torn_lines_and_repeats_no_finished_rollout(
