@@ -6,6 +6,8 @@ from data_synthesis.importers.turns import Notes
 
 KINDS = ("session_meta", "response_item", "compacted", "turn_context", "event_msg")
 
+CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
+
 
 def is_item(value: object) -> bool:
     return isinstance(value, dict) and value.get("type") in KINDS and isinstance(value.get("payload"), dict)
@@ -19,7 +21,9 @@ def fold_rollout(rows: list[Row | BadRow], notes: Notes) -> list[Row | BadRow]:
     turns: list[dict] = []
     for row in items:
         kind, payload = row.value["type"], row.value["payload"]
-        if kind == "compacted":
+        if kind == "compacted" and not payload.get("message"):
+            notes["compaction_without_summary"] += 1
+        elif kind == "compacted":
             turns.append(reset_turn(payload.get("message")))
         elif kind == "response_item":
             _add(payload, turns, notes)
@@ -34,7 +38,7 @@ def _add(item: dict, turns: list[dict], notes: Notes) -> None:
     if kind == "message":
         parts = item.get("content")
         texts = [_plain(part) for part in parts] if isinstance(parts, list) else parts
-        turns.append({"role": item.get("role"), "content": texts})
+        turns.append({"role": _role(item.get("role"), texts), "content": texts})
     elif kind in ("function_call", "custom_tool_call"):
         arguments = item.get("arguments", item.get("input"))
         call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": arguments}
@@ -48,6 +52,13 @@ def _add(item: dict, turns: list[dict], notes: Notes) -> None:
         turns.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
     else:  # reasoning is encrypted or a headline; searches of the service have no result
         notes[f"item_{kind}"] += 1
+
+
+def _role(role: object, content: object) -> object:
+    """Codex tells the model where it is in user turns, before the user's own: they are not the task."""
+    first = content[0] if isinstance(content, list) and content else None
+    text = first.get("text") if isinstance(first, dict) else None
+    return "system" if role == "user" and isinstance(text, str) and text.startswith(CONTEXT) else role
 
 
 def _plain(part: object) -> object:

@@ -122,6 +122,8 @@ def _not_a_run(row: dict, path: Path, line: int) -> Rejected:
 
 
 def _nothing_usable(path: Path, rejected: list[Rejected]) -> str:
+    if not rejected:
+        return f"{path} holds an empty list: no agent run"
     if all(row.reason == "question" for row in rejected):
         return (
             f"{path} is a file of {len(rejected)} questions, not of agent runs; "

@@ -53,6 +53,7 @@ FORMATS: dict[str, list[dict]] = {
     ],
     "codex": [
         {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "compacted", "payload": {"message": ""}},
         item(type="message", role="user", content=[{"type": "input_text", "text": ASK}]),
         item(type="function_call", name="search", arguments=json.dumps(INPUT), call_id="c1"),
         item(type="function_call_output", call_id="c1", output=FOUND),
@@ -225,3 +226,10 @@ def test_a_damaged_session_never_crashes_or_vanishes(name: str, data: st.DataObj
         log = scan_log(write(Path(folder), rows if isinstance(rows, list) else [rows]))
     assert log.trajectories or log.rejected
     check_pairs(log)
+
+
+def test_the_context_that_codex_adds_is_not_the_task(tmp_path: Path) -> None:
+    context = [{"type": "input_text", "text": "<environment_context>\n/home</environment_context>"}]
+    rows = [item(type="message", role="user", content=context), *FORMATS["codex"]]
+    run = read_log(write(tmp_path, rows)).trajectories[0]
+    assert run.question == ASK and run.head == 2
