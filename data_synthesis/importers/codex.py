@@ -63,4 +63,6 @@ def _role(role: object, content: object) -> object:
 
 def _plain(part: object) -> object:
     kind = part.get("type") if isinstance(part, dict) else None
-    return part | {"type": "text"} if kind in ("input_text", "output_text") else part
+    return (
+        part | {"type": "text"} if isinstance(part, dict) and kind in ("input_text", "output_text") else part
+    )

@@ -112,7 +112,7 @@ def read_calls(turn: dict) -> list[ToolCall]:
 
 def read_call(call: object) -> ToolCall:
     function = call.get("function", call) if isinstance(call, dict) else None
-    if isinstance(function, str):  # Inspect: the name alone, arguments beside it
+    if isinstance(call, dict) and isinstance(function, str):  # Inspect: the name alone, arguments beside it
         function = call | {"name": function}
     if (
         not isinstance(call, dict)

@@ -361,7 +361,6 @@ def test_bad_lines_are_named_and_good_ones_kept(tmp_path: Path) -> None:
         ('{"history": [{"action": "run"}]}', "no user turn"),
         ('{"history": [{"event": "run"}]}', "its history holds events without roles"),
         ("[]", "an empty list"),
-        ("[]", "an empty list"),
         ("not json", "no agent run in 1 rows; line 1: not JSON"),
         ('{\n "messages": [\n', "no agent run in 1 rows; line 1: a JSON document that does not parse"),
         ('{"messages": [{"role": "assistant", "content": "x"}]}', "no user turn"),
