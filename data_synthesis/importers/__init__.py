@@ -1,1 +1,1 @@
-"""Agent logs of five families, told apart by shape and translated into our Message at this border."""
+"""Agent logs told apart by shape and translated into our Message at this border (docs/log_formats.md)."""

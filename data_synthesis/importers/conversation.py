@@ -3,13 +3,17 @@
 from condensery.files.jsonl import to_record
 from condensery.message import Message
 from condensery.trajectory import Cut, Trajectory, content_id
+from data_synthesis.importers.atif import is_atif, turns_of_steps
+from data_synthesis.importers.blocks import has_blocks, split_blocks
+from data_synthesis.importers.langchain import is_langchain, read_langchain
+from data_synthesis.importers.mini_swe_agent import is_mini_swe_agent, turns_of_fences
+from data_synthesis.importers.react import is_react, split_react
+from data_synthesis.importers.reset_turn import SUMMARY_START
 from data_synthesis.importers.task import first_text, language_of, task_in, termination_of
 from data_synthesis.importers.text_protocol import is_response, last_answer, read_responses, read_text_call
 from data_synthesis.importers.turns import Notes, pair_results, read_turns
 
 TURN_KEYS = ("messages", "conversations", "conversation", "turns")
-# ReSum's reset turn (FACTS 1): the log of a run that was compacted already.
-SUMMARY_START = "Below is a summary of the previous conversation."
 
 
 def turns_of(row: dict) -> object | None:
@@ -18,7 +22,8 @@ def turns_of(row: dict) -> object | None:
 
 def read_conversation(row: dict, notes: Notes) -> Trajectory:
     """A trajectory from a row with a list of turns. Raises ValueError when a turn cannot be read."""
-    messages = read_turns(turns_of(row), notes)
+    turns = chat_turns(row)
+    messages = read_turns(turns, notes)
     if not any(message.tool_calls for message in messages):
         messages = pair_results(from_text(messages, notes), notes)
     messages, cuts = take_summaries(messages, notes)
@@ -32,6 +37,22 @@ def read_conversation(row: dict, notes: Notes) -> Trajectory:
         prediction=prediction,
         termination=termination_of(row.get("termination"), prediction is not None),
     )
+
+
+def chat_turns(row: dict) -> object:
+    """The turns of a row in the chat shape, whatever library wrote them; as they are where none is known."""
+    if is_atif(row):
+        return turns_of_steps(row)
+    turns = turns_of_fences(row) if is_mini_swe_agent(row) else turns_of(row)
+    if not isinstance(turns, list):
+        return turns
+    turns = [read_langchain(turn) if is_langchain(turn) else turn for turn in turns]
+    if has_blocks(turns):
+        turns = split_blocks(turns)
+    elif any(map(is_react, turns)):
+        turns = split_react(turns)
+    # In a key of its own: Anthropic, ShareGPT.
+    return [{"role": "system", "content": row["system"]}, *turns] if row.get("system") else turns
 
 
 def from_text(messages: list[Message], notes: Notes) -> list[Message]:

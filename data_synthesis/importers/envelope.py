@@ -6,6 +6,7 @@ Every row comes with its place; a line that cannot be read is named and the rows
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from condensery.files.jsonl import parse_json
 
@@ -17,7 +18,7 @@ class Row:
     """One JSON value of a log with its place: the line in a file of lines, the item in a list, from 1."""
 
     line: int
-    value: object
+    value: Any
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,13 @@ from typing import Literal
 
 from condensery.message import LONE_SURROGATE, whole_characters
 from condensery.trajectory import Trajectory
+from data_synthesis.importers.atif import is_atif
+from data_synthesis.importers.claude_code import fold_sessions
+from data_synthesis.importers.codex import fold_rollout
 from data_synthesis.importers.conversation import read_conversation, turns_of
 from data_synthesis.importers.envelope import BadRow, Row, read_rows
+from data_synthesis.importers.inspect_log import unfold_samples
+from data_synthesis.importers.openhands import is_events, read_openhands
 from data_synthesis.importers.swe_agent import is_history, read_swe_agent
 from data_synthesis.importers.tau_bench import read_tau_bench
 from data_synthesis.importers.turns import Notes
@@ -58,7 +63,8 @@ def read_log(path: Path) -> Log:
 def scan_log(path: Path) -> Log:
     """All rows of a file, be there a run among them or not."""
     log = Log()
-    for row in read_rows(path):
+    rows = unfold_samples(list(read_rows(path)))
+    for row in fold_rollout(fold_sessions(rows, log.notes), log.notes):
         outcome = _read(row, path, log.notes)
         if isinstance(outcome, Trajectory):
             log.trajectories.append(outcome)
@@ -100,12 +106,15 @@ def _translate(row: dict, notes: Notes) -> Trajectory | None:
         return read_tau_bench(row, notes)
     if is_history(row.get("history")):
         return read_swe_agent(row, notes)
-    return read_conversation(row, notes) if turns_of(row) else None
+    if is_events(row.get("history")):
+        return read_openhands(row, notes)
+    return read_conversation(row, notes) if turns_of(row) or is_atif(row) else None
 
 
 def _not_a_run(row: dict, path: Path, line: int) -> Rejected:
     keys = ", ".join(map(str, row)) or "none"
-    if isinstance(row.get("question"), str):
+    # Letta's evaluations ask an `input` with a `ground_truth`.
+    if isinstance(row.get("question"), str) or {"input", "ground_truth"} <= set(row):
         return Rejected(str(path), line, "question", f"a question without a run (keys {keys})")
     if isinstance(row.get("history"), list):
         keys += "; its history holds events without roles"
@@ -113,6 +122,8 @@ def _not_a_run(row: dict, path: Path, line: int) -> Rejected:
 
 
 def _nothing_usable(path: Path, rejected: list[Rejected]) -> str:
+    if not rejected:
+        return f"{path} holds an empty list: no agent run"
     if all(row.reason == "question" for row in rejected):
         return (
             f"{path} is a file of {len(rejected)} questions, not of agent runs; "
@@ -123,5 +134,6 @@ def _nothing_usable(path: Path, rejected: list[Rejected]) -> str:
         return f"{path}: {first.detail}"
     return (
         f"{path}: no agent run in {len(rejected)} rows; line {first.line}: {first.detail}. Known are chat "
-        "messages with tool calls, <think>/<tool_call> text, SWE-agent .traj, SWE-smith and tau-bench"
+        "messages with tool calls, <think>/<tool_call> text, SWE-agent .traj, SWE-smith, tau-bench, "
+        "OpenHands, Claude Code and Codex sessions, LangChain, ATIF and Inspect"
     )

@@ -48,7 +48,8 @@ def read_turns(turns: object, notes: Notes) -> list[Message]:
 def read_turn(turn: object, notes: Notes) -> Message:
     if not isinstance(turn, dict):
         raise ValueError(f"expected an object, got {_show(turn)}")
-    text, thinking = read_content(turn.get("content", turn.get("value")), notes)
+    content = None if turn.get("from") == "function_call" else turn.get("content", turn.get("value"))
+    text, thinking = read_content(content, notes)
     role = read_role(turn.get("role", turn.get("from")))
     tagged, text = split_thinking(text) if role == "assistant" else ("", text)
     given = turn.get("reasoning_content") or turn.get("reasoning")
@@ -90,7 +91,7 @@ def read_content(content: object, notes: Notes) -> tuple[str, str]:
         if kind in TEXT_PARTS:
             texts.append(part.get("text") or "")
         elif kind in THINKING_PARTS:
-            thoughts.append(part.get("thinking") or part.get("text") or "")
+            thoughts.append(part.get("thinking") or part.get("reasoning") or part.get("text") or "")
         elif kind in IMAGE_PARTS:
             notes["image"] += 1
             texts.append("[image]")
@@ -104,11 +105,15 @@ def read_calls(turn: dict) -> list[ToolCall]:
     calls = list(turn.get("tool_calls") or [])
     if turn.get("function_call"):
         calls.append({"function": turn["function_call"]})
+    if turn.get("from") == "function_call":  # ShareGPT: the call is the text of the turn
+        calls.append(parse_json(turn["value"]))
     return [read_call(call) for call in calls]
 
 
 def read_call(call: object) -> ToolCall:
     function = call.get("function", call) if isinstance(call, dict) else None
+    if isinstance(call, dict) and isinstance(function, str):  # Inspect: the name alone, arguments beside it
+        function = call | {"name": function}
     if (
         not isinstance(call, dict)
         or not isinstance(function, dict)

@@ -95,6 +95,27 @@ def test_no_orphan_in_any_compaction_and_every_row_fits(tmp_path: Path, name: st
         assert orphans(compaction) == [] and request_tokens(compaction, "compact_v1", None) <= 2048 - 256
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openhands/multi_swe_bench.output.jsonl",
+        "openhands/resolver.output.jsonl",
+        "claude_code/representative_messages.jsonl",
+        "claude_code/edge_cases.jsonl",
+    ],
+)
+def test_every_event_is_a_turn_or_counted(name: str) -> None:
+    rows = read_jsonl(DATA / name) if "edge" not in name else (DATA / name).read_text().splitlines()
+    events = sum(len(row["history"]) for row in rows) if "openhands" in name else len(rows)
+    log = read_log(DATA / name)
+    turns = sum(len(run.messages) for run in log.trajectories)
+    assert turns + log.notes["event_without_turn"] + len(log.rejected) == events
+    for run in log.trajectories:
+        asked = Counter(call.id for message in run.messages for call in message.tool_calls)
+        answered = Counter(message.tool_call_id for message in run.messages if message.role == "tool")
+        assert not answered - asked and (asked - answered).total() <= 1
+
+
 def orphans(compaction: Compaction) -> list[str]:
     """Ids of calls without their result, and of results without their call, within one history."""
     open_ids: list[str] = []
@@ -112,12 +133,9 @@ def orphans(compaction: Compaction) -> list[str]:
     [
         ("webdancer/sailorfog-QA.jsonl", "a file of 20 questions"),
         ("webdancer/sample_qa.jsonl", "a file of 200 questions"),
-        ("openhands/multi_swe_bench.output.jsonl", "its history holds events without roles"),
-        (
-            "claude_code/edge_cases.jsonl",
-            "no agent run in 19 rows; line 1: no list of turns (keys type, timestamp",
-        ),
-        ("letta_evals/core_memory_read.jsonl", "no list of turns (keys input, ground_truth, agent_args)"),
+        ("letta_evals/core_memory_read.jsonl", "a file of 1100 questions"),
+        ("letta_evals/core_memory_update.jsonl", "questions, not of agent runs"),
+        ("longmemeval/longmemeval.min.json", "a file of 3 questions"),
     ],
 )
 def test_what_is_no_run_is_refused_in_one_line(

@@ -1,0 +1,235 @@
+"""Logs of every family: the same small run in each of them, whole and damaged at random."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_synthesis.importers.log_file import Log, read_log, scan_log
+
+ASK, FOUND, SAY = "Which bridge is longest?", "the north one", "The north bridge."
+INPUT = {"query": "bridge"}
+
+
+def event(kind: str, number: int, content: object, **more: object) -> dict:
+    message = {"role": kind, "content": content, "id": f"m{number}" if kind == "assistant" else None}
+    parent = f"u{number - 1}" if number else None
+    return {
+        "type": kind,
+        "uuid": f"u{number}",
+        "parentUuid": parent,
+        "sessionId": "s",
+        "message": message,
+    } | more
+
+
+def item(**payload: object) -> dict:
+    return {"type": "response_item", "payload": payload}
+
+
+USE = {"type": "tool_use", "id": "c1", "name": "search", "input": INPUT}
+GIVE = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": FOUND}]}
+REACT = f"Thought: look\nAction: search\nAction Input: {json.dumps(INPUT)}"
+FORMATS: dict[str, list[dict]] = {
+    "anthropic": [
+        {
+            "messages": [
+                {"role": "user", "content": ASK},
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "look"}, USE]},
+                {"role": "user", "content": [GIVE]},
+                {"role": "assistant", "content": [{"type": "text", "text": SAY}]},
+            ]
+        }
+    ],
+    "claude_code": [
+        event("user", 0, ASK),
+        event("assistant", 1, [USE]),
+        event("user", 2, [GIVE]),
+        event("assistant", 3, [{"type": "text", "text": SAY}]),
+    ],
+    "codex": [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "compacted", "payload": {"message": ""}},
+        item(type="message", role="user", content=[{"type": "input_text", "text": ASK}]),
+        item(type="function_call", name="search", arguments=json.dumps(INPUT), call_id="c1"),
+        item(type="function_call_output", call_id="c1", output=FOUND),
+        item(type="message", role="assistant", content=[{"type": "output_text", "text": SAY}]),
+    ],
+    "openhands": [
+        {
+            "history": [
+                {"source": "user", "action": "message", "args": {"content": ASK}},
+                {"source": "agent", "action": "search", "args": INPUT | {"thought": "look"}},
+                {"source": "agent", "observation": "search", "content": FOUND},
+                {"source": "agent", "action": "message", "args": {"content": SAY}},
+            ]
+        }
+    ],
+    "langchain": [
+        {
+            "messages": [
+                {"type": "human", "content": ASK},
+                {"type": "ai", "content": "", "tool_calls": [{"id": "c1", "name": "search", "args": INPUT}]},
+                {"type": "tool", "content": FOUND, "tool_call_id": "c1"},
+                {"lc": 1, "id": ["langchain", "AIMessage"], "kwargs": {"content": SAY}},
+            ]
+        }
+    ],
+    "react": [
+        {
+            "messages": [
+                {"role": "user", "content": ASK},
+                {"role": "assistant", "content": REACT + f"\nObservation: {FOUND}\nThought: done\n{SAY}"},
+            ]
+        }
+    ],
+    "sharegpt": [
+        {
+            "conversations": [
+                {"from": "human", "value": ASK},
+                {"from": "function_call", "value": json.dumps({"name": "search", "arguments": INPUT})},
+                {"from": "observation", "value": FOUND},
+                {"from": "gpt", "value": SAY},
+            ]
+        }
+    ],
+    "mini_swe_agent": [
+        {
+            "trajectory_format": "mini-swe-agent-1",
+            "messages": [
+                {"role": "user", "content": ASK},
+                {"role": "assistant", "content": "look\n```bash\ngrep bridge\n```"},
+                {"role": "user", "content": FOUND},
+                {"role": "assistant", "content": SAY},
+            ],
+        }
+    ],
+    "atif": [
+        {
+            "schema_version": "ATIF-v1.4",
+            "steps": [
+                {"source": "user", "message": ASK},
+                {
+                    "source": "agent",
+                    "message": "",
+                    "tool_calls": [{"tool_call_id": "c1", "function_name": "search", "arguments": INPUT}],
+                    "observation": {"results": [{"source_call_id": "c1", "content": FOUND}]},
+                },
+                {"source": "agent", "message": SAY},
+            ],
+        }
+    ],
+    "inspect": [
+        {
+            "eval": {},
+            "samples": [
+                {
+                    "id": 1,
+                    "target": "north",
+                    "messages": [
+                        {"role": "user", "content": ASK},
+                        {
+                            "role": "assistant",
+                            "content": [{"type": "reasoning", "reasoning": "look"}],
+                            "tool_calls": [{"id": "c1", "function": "search", "arguments": INPUT}],
+                        },
+                        {"role": "tool", "content": FOUND, "tool_call_id": "c1", "function": "search"},
+                        {"role": "assistant", "content": SAY},
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+def write(folder: Path, rows: list) -> Path:
+    path = folder / "log.txt"
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return path
+
+
+def check_pairs(log: Log) -> None:
+    for run in log.trajectories:
+        open_ids: Counter[str] = Counter()
+        for message in run.messages:
+            if message.role == "tool":
+                assert message.tool_call_id and open_ids[message.tool_call_id] > 0
+                open_ids[message.tool_call_id] -= 1
+            open_ids.update(call.id for call in message.tool_calls)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_run_in_every_format(tmp_path: Path, name: str) -> None:
+    log = read_log(write(tmp_path, FORMATS[name]))
+    run = log.trajectories[0]
+    assert len(log.trajectories) == 1 and not log.rejected
+    assert [message.role for message in run.messages] == ["user", "assistant", "tool", "assistant"]
+    assert run.question == ASK and run.messages[2].content == FOUND and SAY in run.messages[3].content
+    assert run.messages[1].tool_calls[0].id == run.messages[2].tool_call_id
+    assert "bridge" in run.messages[1].tool_calls[0].function.arguments
+
+
+def test_recorded_compactions_become_cuts(tmp_path: Path) -> None:
+    compacted = {"type": "compacted", "payload": {"message": "north is long"}}
+    more = item(type="message", role="assistant", content=[{"type": "output_text", "text": "So: north."}])
+    codex = read_log(write(tmp_path, [*FORMATS["codex"], compacted, more])).trajectories[0]
+    summary = event("user", 4, "north is long", isCompactSummary=True)
+    rows = [*FORMATS["claude_code"], summary, event("assistant", 5, "So: north.")]
+    claude = read_log(write(tmp_path, rows)).trajectories[0]
+    for run in (codex, claude):
+        assert [(cut.position, cut.summary, cut.author) for cut in run.cuts] == [(4, "north is long", "log")]
+        assert len(run.messages) == 5
+
+
+def test_sub_agents_and_branches_are_runs_of_their_own(tmp_path: Path) -> None:
+    side = [event("user", 9, "Find it.", isSidechain=True), event("assistant", 10, SAY, isSidechain=True)]
+    again = event("user", 12, "And the shortest?", parentUuid="u3")
+    rows = [*FORMATS["claude_code"], event("user", 4, "And the oldest?"), again, *side]
+    log = read_log(write(tmp_path, rows))
+    assert sorted(len(run.messages) for run in log.trajectories) == [2, 5, 5] and log.notes["branch"] == 1
+
+
+def damage(data: st.DataObject, value: object) -> object:
+    """One place of the value deleted, emptied, or made something else."""
+    if not isinstance(value, (dict, list)) or not value:
+        return data.draw(st.sampled_from([None, 0, "", [], {}, "narrator", [[1]]]))
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    key = data.draw(st.sampled_from(keys))
+    copy = value.copy()
+    if data.draw(st.booleans()) and data.draw(st.booleans()):
+        del copy[key]
+    else:
+        copy[key] = damage(data, value[key])
+    return copy
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(sorted(set(FORMATS) - {"claude_code", "codex", "inspect"})), st.data())
+def test_a_damaged_row_has_one_outcome(name: str, data: st.DataObject) -> None:
+    rows = [damage(data, FORMATS[name][0]), *FORMATS[name]]
+    with TemporaryDirectory() as folder:
+        log = scan_log(write(Path(folder), rows))
+    assert len(log.trajectories) + len(log.rejected) == 2 and len(log.trajectories) >= 1
+    check_pairs(log)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(["claude_code", "codex", "inspect"]), st.data())
+def test_a_damaged_session_never_crashes_or_vanishes(name: str, data: st.DataObject) -> None:
+    rows = damage(data, FORMATS[name])
+    with TemporaryDirectory() as folder:
+        log = scan_log(write(Path(folder), rows if isinstance(rows, list) else [rows]))
+    assert log.trajectories or log.rejected
+    check_pairs(log)
+
+
+def test_the_context_that_codex_adds_is_not_the_task(tmp_path: Path) -> None:
+    context = [{"type": "input_text", "text": "<environment_context>\n/home</environment_context>"}]
+    rows = [item(type="message", role="user", content=context), *FORMATS["codex"]]
+    run = read_log(write(tmp_path, rows)).trajectories[0]
+    assert run.question == ASK and run.head == 2
