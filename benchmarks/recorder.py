@@ -24,7 +24,7 @@ from condensery.tokens import RequestCounter, Tokenizer
 from data_synthesis.agent import Agent, Limits
 from data_synthesis.explorer import EndpointExplorer, to_chat
 from data_synthesis.question import Question
-from data_synthesis.recorder import plan_jobs, record
+from data_synthesis.recorder import make_here, plan_jobs, record
 from data_synthesis.rollout import rollout
 
 LATENCY_SECONDS, NUM_ROUNDS, NUM_PASSES = 2.0, 6, 2
@@ -92,7 +92,7 @@ async def record_all(endpoint: Endpoint, num_rollouts: int) -> dict[str, list[li
     agent = Agent(explorer, Pages(), limits=Limits(), system="You search.")
     questions = [Question(id=f"q{n}", question=f"When was mill {n} built?") for n in range(num_rollouts)]
     with tempfile.TemporaryDirectory() as directory:
-        await record(agent, plan_jobs(questions, 1, {}), Path(directory), [], num_rollouts)
+        await record(make_here(agent), plan_jobs(questions, 1, {}), Path(directory), [], num_rollouts)
         rows = (Path(directory) / "trajectories.jsonl").read_text().splitlines()
         assert len(rows) == num_rollouts and all('"termination": "answer"' in row for row in rows)
     await endpoint.close()

@@ -22,7 +22,7 @@ from data_synthesis.agent import Agent, Explorer, Summarizer
 from data_synthesis.explorer import EndpointExplorer, system_prompt
 from data_synthesis.question import Question
 from data_synthesis.record_config import OUTSIDE_IDENTITY, RecordConfig
-from data_synthesis.recorder import count_outcomes, plan_jobs, read_questions, record
+from data_synthesis.recorder import count_outcomes, make_here, plan_jobs, read_questions, record
 from data_synthesis.summarizer import EndpointSummarizer
 
 PROG = "condensery record"
@@ -56,7 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         fail(PROG, " ".join(str(error).split()))
     try:
         describe_run(directory, resolved_config(config), inputs)
-        asyncio.run(record_and_close(agent, jobs, directory, rejected, config.concurrency))
+        if config.executor == "ray":
+            from data_synthesis.ray_executor import make_on_ray
+
+            make = make_on_ray(config, questions)
+            asyncio.run(record(make, jobs, directory, rejected, config.concurrency))
+        else:
+            asyncio.run(record_and_close(agent, jobs, directory, rejected, config.concurrency))
         return report(directory, config, inputs)
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; finished rollouts are kept, go on with --resume", file=sys.stderr)
@@ -131,7 +137,7 @@ def _load_tokenizer(name: str | None) -> Tokenizer | None:
 async def record_and_close(agent: Agent, *job: Any) -> None:
     """Connections belong to the event loop they were opened in, and end with it."""
     try:
-        await record(agent, *job)
+        await record(make_here(agent), *job)
     finally:
         for role in (agent.explorer, agent.summarizer):
             if isinstance(role, EndpointExplorer | EndpointSummarizer):

@@ -12,7 +12,17 @@ from data_synthesis.agent import Limits
 # What does not shape a rollout: places, and how many are made at once or in all.
 OUTSIDE_IDENTITY = {
     *("questions", "web", "output_dir", "explorer", "teacher", "explorer_api_key_env", "teacher_api_key_env"),
-    *("timeout_seconds", "concurrency", "rollouts", "limit", "dry_run", "resume", "on_error"),
+    *(
+        "timeout_seconds",
+        "concurrency",
+        "executor",
+        "num_workers",
+        "rollouts",
+        "limit",
+        "dry_run",
+        "resume",
+        "on_error",
+    ),
 }
 
 
@@ -93,6 +103,10 @@ class RecordConfig:
         default=600.0, metadata={"help": "for one call, retries included", "minimum": 1}
     )
     concurrency: int = field(default=8, metadata={"help": "rollouts at a time", "minimum": 1})
+    executor: Literal["local", "ray"] = field(
+        default="local", metadata={"help": "ray: on a Ray cluster (RAY_ADDRESS), or on workers started here"}
+    )
+    num_workers: int = field(default=2, metadata={"help": "Ray's, one CPU each", "minimum": 1})
     seed: int = field(
         default=0, metadata={"help": "a name for this sample: another seed gives other rollouts other ids"}
     )

@@ -8,7 +8,7 @@ an unfinished rollout is played back on resume, so that nothing is paid for twic
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,11 @@ from condensery.files.jsonl import (
     write_jsonl,
 )
 from condensery.trajectory import Trajectory, content_id
-from data_synthesis.agent import Agent
+from data_synthesis.agent import Agent, Log
 from data_synthesis.journal import read_journals
 from data_synthesis.question import Question, question_from_row
 from data_synthesis.rollout import rollout
+from data_synthesis.run_state import Outcome
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,19 @@ class Job:
     id: str
     question: Question
     number: int
+
+
+# Makes a rollout: its calls go to the log, those that stand already are played back.
+Make = Callable[[Job, Log, list[dict]], Awaitable[Outcome]]
+
+
+def make_here(agent: Agent) -> Make:
+    """Rollouts in this process."""
+
+    async def make(job: Job, log: Log, stored: list[dict]) -> Outcome:
+        return await rollout(agent, job.question, job.id, job.number, log, stored)
+
+    return make
 
 
 def read_questions(path: Path) -> tuple[list[Question], list[dict]]:
@@ -80,20 +94,20 @@ def plan_jobs(questions: Iterable[Question], num_rollouts: int, identity: dict) 
 
 
 async def record(
-    agent: Agent, jobs: list[Job], directory: Path, rejected_questions: list[dict], concurrency: int
+    make: Make, jobs: list[Job], directory: Path, rejected_questions: list[dict], concurrency: int
 ) -> None:
-    """Run the jobs that have no finished rollout yet, `concurrency` at a time."""
+    """Make the rollouts that are not finished yet, `concurrency` at a time."""
     with JsonlAppender(directory / "trajectories.jsonl") as trajectories:
         done = {run.id for run in read_trajectories(directory)}
         todo = [job for job in jobs if job.id not in done]
         # Failed rollouts are run again now, so that only failures of this attempt may stand in the file.
         write_jsonl(directory / "rejected.jsonl", rejected_questions)
-        await _run_jobs(agent, todo, done, directory, concurrency, trajectories)
+        await _run_jobs(make, todo, done, directory, concurrency, trajectories)
     write_jsonl(directory / "compactions.jsonl", _compaction_rows(directory))
 
 
 async def _run_jobs(
-    agent: Agent,
+    make: Make,
     jobs: list[Job],
     done: set[str],
     directory: Path,
@@ -110,8 +124,7 @@ async def _run_jobs(
 
         async def work() -> None:
             for job in todo:  # one iterator, shared by all workers
-                stored = journals.pop(job.id, None)
-                outcome = await rollout(agent, job.question, job.id, job.number, calls.append, stored)
+                outcome = await make(job, calls.append, journals.pop(job.id, []))
                 if outcome.error is None:
                     trajectories.append(outcome.trajectory.model_dump())
                 else:

@@ -24,7 +24,7 @@ def turns_of_fences(row: dict) -> list:
             turn = turn | {"role": "user"}
         elif len(commands) == 1 and not turn.get("tool_calls"):  # any other number is refused by the agent
             call = {"name": "bash", "arguments": {"command": commands[0]}}
-            turn = turn | {"content": FENCE.sub("", content).strip(), "tool_calls": [call]}
+            turn = turn | {"content": FENCE.sub("", str(content)).strip(), "tool_calls": [call]}
         after_action = len(commands) == 1
         turns.append(turn)
     return turns

@@ -10,8 +10,10 @@ OBSERVATION = re.compile(r"^Observation(?: \d+)?:[ \t]*", re.MULTILINE)
 
 
 def is_react(turn: object) -> bool:
-    content = turn.get("content", turn.get("value")) if isinstance(turn, dict) else None
-    return isinstance(content, str) and bool(ACTION.search(content)) and "tool_calls" not in turn
+    if not isinstance(turn, dict) or "tool_calls" in turn:
+        return False
+    content = turn.get("content", turn.get("value"))
+    return isinstance(content, str) and ACTION.search(content) is not None
 
 
 def split_react(turns: list) -> list:

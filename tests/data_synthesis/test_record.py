@@ -345,3 +345,18 @@ def test_dry_run_starts_nothing_and_skip_forgives(
     assert "would make 2 rollouts of 2 questions, 3 questions rejected" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
     assert main([*words, "--on_error", "skip"]) == 0
+
+
+def test_two_ray_workers_write_the_rows_of_one_process(web: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    words = ["--questions", str(web), "--every_rounds", "2", "--rollouts", "2"]
+    assert main([*words, "--output_dir", str(tmp_path / "here")]) == 0
+    command = [sys.executable, "-m", "data_synthesis.record", *words, "--output_dir", str(tmp_path / "ray")]
+    done = subprocess.run([*command, "--executor", "ray"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert final_files(tmp_path / "ray") == final_files(tmp_path / "here")
+    stored = [
+        sorted((row["trajectory_id"], row["step"], row["kind"]) for row in read_jsonl(path / "calls.jsonl"))
+        for path in (tmp_path / "ray", tmp_path / "here")
+    ]
+    assert stored[0] == stored[1]
