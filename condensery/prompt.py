@@ -22,6 +22,7 @@ PROMPTS = Path(__file__).parent / "prompts"
 # Tags that our templates, the text protocols and the common chat formats give a meaning to.
 CONTROL = re.compile(
     r"<(?=\||/?(?:summary|last_summary|history|task|retained|think|tool_call|tool_response|answer"
+    r"|memory|reference|given"
     r"|s|pad|unk|bos|eos|start_of_turn|end_of_turn|fim_\w+|\w+_(?:start|end|sep|name|output|text|code|code_to_text)"
     r"|reponame|filename|gh_stars|im_start|im_end|endoftext)\s*>)"
     r"|\[(?=/?INST\])",
