@@ -12,6 +12,7 @@ STEPS = {
     "web": ("data_synthesis.generate_web", "generate an offline web whose truth is known, with questions"),
     "record": ("data_synthesis.record", "run explorer and teacher; record trajectories and summaries"),
     "judge": ("evaluation.judge", "judge the answers of recorded runs, and compare the runs"),
+    "capture": ("data_synthesis.capture", "record an agent as it runs, from in front of its endpoint"),
     "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, summarize these"),
     "pairs": ("data_synthesis.pairs", "build, check and split (conversation, summary) pairs"),
     "preflight": ("modeling.preflight", "check every pair with the student's chat template, before training"),
