@@ -42,6 +42,7 @@ class Reply:
     finish_reason: str = "stop"
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None  # of the prompt
     latency_seconds: float = 0.0
     attempts: int = 1
     null_content: bool = False
@@ -83,6 +84,7 @@ def _read_first_choice(completion: Any, latency_seconds: float, attempts: int) -
         finish_reason=str(choice.get("finish_reason") or "stop"),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
+        cached_tokens=_count((usage.get("prompt_tokens_details") or {}).get("cached_tokens")),
         latency_seconds=round(latency_seconds, 3),
         attempts=attempts,
         null_content=message.get("content") is None,

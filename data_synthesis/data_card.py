@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
+from condensery.trajectory import Trajectory
 from data_synthesis.pair import Dropped, Pair
+from data_synthesis.run_costs import money
 
 PERCENTILES = (0, 50, 90, 99, 100)
 
@@ -26,6 +29,8 @@ def describe_pairs(splits: dict[str, list[Pair]], dropped: list[Dropped], counte
         "languages": dict(Counter(pair.language for pair in pairs).most_common()),
         "authors": dict(Counter(pair.author for pair in pairs).most_common()),
         "prompt_templates": dict(Counter(pair.prompt_template for pair in pairs).most_common()),
+        "units": dict(Counter(pair.unit or "not told" for pair in pairs).most_common()),
+        "hard": sum(bool(pair.hard) for pair in pairs),
         "compaction_index": {
             str(index): count for index, count in sorted(Counter(pair.index for pair in pairs).items())
         },
@@ -39,6 +44,29 @@ def describe_pairs(splits: dict[str, list[Pair]], dropped: list[Dropped], counte
         "compression_ratio": _ratio(pairs),
         "unsupported_statements": sum(pair.num_unsupported for pair in pairs) / (num_statements or 1),
     }
+
+
+def describe_origin(
+    runs: dict[Path, list[Trajectory]], costs: dict[str, dict[str, int]], prices: dict[str, float] | None
+) -> dict:
+    """From rollouts to accepted summaries, and what their calls took."""
+    cuts = [cut for own in runs.values() for run in own for cut in run.cuts]
+    every = [run for own in runs.values() for run in own]
+    card: dict = {
+        "funnel": {
+            "rollouts": len(every),
+            "with_compaction": sum(bool(run.cuts) for run in every),
+            "summaries": len(cuts),
+            "accepted": sum(cut.summary is not None for cut in cuts),
+        },
+        "terminations": dict(Counter(run.termination for run in every).most_common()),
+        "summary_failures": dict(Counter(cut.failure for cut in cuts if cut.failure).most_common()),
+        "trajectories_without_compaction": sum(not run.cuts for run in every),
+        "costs": costs,
+    }
+    if prices:
+        card["money"] = {kind: money(row, prices) for kind, row in costs.items()}
+    return card
 
 
 def percentiles(values: Iterable[int]) -> dict[str, int]:
@@ -67,7 +95,18 @@ def to_markdown(card: dict, sources: list[str]) -> str:
         f"| {name} | " + " | ".join(map(str, row.values())) + " |" for name, row in card["tokens"].items()
     ]
     lines.append("")
-    for name in ("languages", "authors", "prompt_templates", "compaction_index", "dropped"):
+    steps = [*card["funnel"].items(), ("pairs", card["pairs"])]
+    lines.append("- " + " -> ".join(f"{count} {name.replace('_', ' ')}" for name, count in steps))
+    for kind, row in card["costs"].items():
+        price = card.get("money", {}).get(kind)
+        paid = f"; {price['full']:g}, with the cache's discount {price['with_cache']:g}" if price else ""
+        uncounted = f" ({row['uncounted']} without a count)" if row["uncounted"] else ""
+        lines.append(
+            f"- {kind} calls: {row['calls']}{uncounted}, {row['prompt_tokens']} tokens read "
+            f"({row['cached_tokens']} from a cache), {row['completion_tokens']} written{paid}"
+        )
+    names = ("languages", "authors", "prompt_templates", "compaction_index", "units", "terminations")
+    for name in (*names, "summary_failures", "dropped"):
         values = ", ".join(f"{key} {count}" for key, count in card[name].items()) or "none"
         lines.append(f"- {name.replace('_', ' ')}: {values}")
     if card["compression_ratio"] is not None:

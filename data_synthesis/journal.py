@@ -70,11 +70,18 @@ def stored_reply(row: dict) -> Reply:
         message=Message.model_validate(row["message"]),
         null_content=row["message"]["content"] is None,
         problem=row.get("problem"),
-        **{name: row[name] for name in COSTS},
+        **{name: row[name] for name in COSTS if name in row},
     )
 
 
-COSTS = ("finish_reason", "prompt_tokens", "completion_tokens", "latency_seconds", "attempts")
+COSTS = (
+    "finish_reason",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "latency_seconds",
+    "attempts",
+)
 
 
 def costs(reply: Reply) -> dict:

@@ -27,6 +27,12 @@ Reason = Literal[
     "other_language",  # not in the language of the task
     "unsupported",  # more of its statements than tolerated stand nowhere in the history
     "duplicate",  # the same prompt and completion stand in the data already
+    "verdict",  # of the rollout: not what was asked for
+    "low_gain",  # shorter than its history, but by less than asked for
+    "language",  # none of those asked for
+    "not_hard",  # the summary did not fail where the full history succeeded
+    "near_duplicate",  # an earlier pair says nearly the same
+    "contaminated",  # its question stands in an evaluation set
 ]
 CJK_LANGUAGES = ("zh", "ja", "ko")
 NAMES = re.compile(r"https?://\S+|\[[^\[\]]*\]")  # sources are no language
@@ -39,7 +45,8 @@ class Turn(BaseModel):
 
 
 class Pair(BaseModel):
-    """A training row. `prompt_template` is a name; its text stands once beside the rows."""
+    """A training row. `prompt_template` is a name; its text stands once beside the rows. `hard`: the run
+    failed where one with full history succeeded; None where that was not compared."""
 
     model_config = ConfigDict(extra="forbid")
     id: str
@@ -57,6 +64,8 @@ class Pair(BaseModel):
     history_tokens: int
     num_statements: int
     num_unsupported: int
+    unit: Literal["closed", "open"] | None = None
+    hard: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,7 @@ def build_pair(
         history_tokens=num_history,
         num_statements=num_statements,
         num_unsupported=num_unsupported,
+        unit=compaction.unit,
     )
 
 

@@ -10,6 +10,7 @@ when not even started.
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -23,15 +24,25 @@ from condensery.files.run_directory import check_same_run, describe_run, open_ru
 from condensery.prompt import load_template, template_files
 from condensery.tokens import Tokenizer
 from condensery.trajectory import Trajectory
-from data_synthesis.data_card import describe_pairs, to_markdown
+from condensery.verdict import FILE
+from data_synthesis.data_card import describe_origin, describe_pairs, to_markdown
 from data_synthesis.pair import Dropped, Pair, build_pair, drop
+from data_synthesis.policy import (
+    PolicyConfig,
+    check_pair,
+    drop_contaminated,
+    hard_questions,
+    near_duplicates,
+    verdicts_of,
+)
+from data_synthesis.run_costs import costs_of
 from data_synthesis.split import held_out_questions
 
 PROG = "condensery pairs"
 
 
-@dataclass
-class PairsConfig:
+@dataclass(kw_only=True)
+class PairsConfig(PolicyConfig):
     """From which runs, in which form, split how."""
 
     paths: list[Path] = field(
@@ -45,11 +56,18 @@ class PairsConfig:
     held_out: float = field(
         default=0.1, metadata={"help": "below 1 a share of the questions, else their number; 0 for none"}
     )
-    max_unsupported: float | None = field(
-        default=None,
-        metadata={"help": "tolerated share of statements whose values the history does not hold"},
-    )
     seed: int = field(default=0, metadata={"help": "of the split"})
+    formats: list[Literal["jsonl", "parquet", "datasets"]] = field(
+        default_factory=lambda: ["jsonl"],
+        metadata={"help": "parquet and datasets (a folder for load_from_disk) come beside the JSON lines"},
+    )
+    price_prompt: float | None = field(
+        default=None, metadata={"help": "per million tokens read: the card then has what the runs cost"}
+    )
+    price_completion: float | None = field(default=None, metadata={"help": "per million tokens written"})
+    price_cached: float | None = field(
+        default=None, metadata={"help": "per million tokens that came out of a cache (default: as read)"}
+    )
     on_error: Literal["fail", "skip"] = field(
         default="fail", metadata={"help": "exit status when rows were dropped: fail=1, skip=0"}
     )
@@ -57,12 +75,19 @@ class PairsConfig:
     dry_run: bool = field(default=False, metadata={"help": "print the data card and write nothing"})
 
     def __post_init__(self) -> None:
-        if self.max_unsupported is not None and not 0 <= self.max_unsupported <= 1:
-            raise ValueError(f"--max_unsupported is {self.max_unsupported:g}; it is a share, from 0 to 1")
+        super().__post_init__()
+        if (self.price_prompt is None) != (self.price_completion is None):
+            raise ValueError("give both --price_prompt and --price_completion, or neither")
         if self.held_out < 0 or (self.held_out > 1 and not self.held_out.is_integer()):
             raise ValueError(
                 f"--held_out is {self.held_out:g}; a share below 1, or a whole number of questions"
             )
+
+    def prices(self) -> dict[str, float] | None:
+        if self.price_prompt is None or self.price_completion is None:
+            return None
+        cached = self.price_prompt if self.price_cached is None else self.price_cached
+        return {"prompt": self.price_prompt, "completion": self.price_completion, "cached": cached}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,17 +95,18 @@ def main(argv: list[str] | None = None) -> int:
     config = parse_args(PairsConfig, argv=argv, prog=PROG, description=__doc__, example=example)
     try:
         files = [trajectories_file(path) for path in config.paths]
-        runs = [run for path in files for run in read_records(path, Trajectory)]
+        runs = {file.parent: list(read_records(file, Trajectory)) for file in files}
         load_template(config.prompt_template)
         tokenizer = _load_tokenizer(config.tokenizer)
         pairs, compactions, dropped = build_pairs(runs, config, tokenizer)
         splits = split_pairs(pairs, compactions, dropped, config)
-        inputs = files + template_files(config.prompt_template)
+        inputs = [*files, *template_files(config.prompt_template), *config.files()]
+        inputs += [path for file in files if (path := file.parent / FILE).exists()]
         if not config.dry_run:
             directory = open_run_directory(config.output_dir, config.resume)
             check_same_run(directory, resolved_config(config), inputs)
         card = describe_pairs(splits, dropped, config.tokenizer or "an estimate")
-        card["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
+        card |= describe_origin(runs, costs_of(runs), config.prices())
         text = to_markdown(card, list(map(str, config.paths)))
         print(text, file=sys.stdout if config.dry_run else sys.stderr)
         if not config.dry_run:
@@ -104,36 +130,54 @@ def trajectories_file(path: Path) -> Path:
 
 
 def build_pairs(
-    runs: list[Trajectory], config: PairsConfig, tokenizer: Tokenizer | None
+    runs: dict[Path, list[Trajectory]], config: PairsConfig, tokenizer: Tokenizer | None
 ) -> tuple[list[Pair], dict[str, Compaction], list[Dropped]]:
     """(pairs, their compactions by id, what was dropped); every cut ends in the first or the last."""
     pairs: list[Pair] = []
     kept: dict[str, Compaction] = {}
     dropped: list[Dropped] = []
     seen: set[str] = set()
-    for run in tqdm(runs, unit="run", desc="pairs", disable=None):
-        for compaction, cut in zip(compactions_of(run), run.cuts):
-            row = build_pair(compaction, cut, config.prompt_template, tokenizer)
-            if isinstance(row, Pair):
-                row = _check(row, compaction, seen, config.max_unsupported)
-            if isinstance(row, Dropped):
-                dropped.append(row)
-                continue
-            seen.add(row.id)
-            pairs.append(row)
-            kept[compaction.id] = compaction
-    return pairs, kept, dropped
+    can_be_hard = _answered_with_full_history(config)
+    for directory, own in runs.items():
+        verdicts = verdicts_of(directory, own)
+        for run in tqdm(own, unit="run", desc="pairs", disable=None):
+            for compaction, cut in zip(compactions_of(run), run.cuts):
+                row = build_pair(compaction, cut, config.prompt_template, tokenizer)
+                if isinstance(row, Pair) and can_be_hard is not None:
+                    row.hard = run.question_id in can_be_hard and verdicts[run.id] is False
+                if isinstance(row, Pair):
+                    row = _check(row, compaction, seen, verdicts[run.id], config)
+                if isinstance(row, Dropped):
+                    dropped.append(row)
+                    continue
+                seen.add(row.id)
+                pairs.append(row)
+                kept[compaction.id] = compaction
+    tasks = {pair.question_id: kept[pair.compaction_id].task for pair in pairs}
+    out = drop_contaminated(pairs, tasks, config.contamination)
+    pairs = _without(pairs, out)
+    if config.near_duplicates is not None:
+        out += near_duplicates(pairs, config.near_duplicates)
+    return _without(pairs, out), kept, dropped + out
+
+
+def _without(pairs: list[Pair], dropped: list[Dropped]) -> list[Pair]:
+    out = {row.compaction_id for row in dropped}
+    return [pair for pair in pairs if pair.compaction_id not in out]
+
+
+def _answered_with_full_history(config: PairsConfig) -> set[str] | None:
+    if config.contrast is None:
+        return None
+    return hard_questions(config.contrast, read_records(trajectories_file(config.contrast), Trajectory))
 
 
 def _check(
-    pair: Pair, compaction: Compaction, seen: set[str], max_unsupported: float | None
+    pair: Pair, compaction: Compaction, seen: set[str], verdict: bool | None, config: PairsConfig
 ) -> Pair | Dropped:
     if pair.id in seen:
         return drop(compaction, "duplicate", f"the same prompt and completion as pair {pair.id}")
-    share = pair.num_unsupported / (pair.num_statements or 1)
-    if max_unsupported is not None and share > max_unsupported:
-        return drop(compaction, "unsupported", f"{pair.num_unsupported} of {pair.num_statements} statements")
-    return pair
+    return check_pair(pair, verdict, config) or pair
 
 
 def split_pairs(
@@ -164,6 +208,7 @@ def write_pairs(
 ) -> None:
     for name, rows in splits.items():
         write_jsonl(directory / f"{name}.jsonl", (row.model_dump() for row in rows))
+        export_rows(directory, name, rows, config.formats)
         own = [compactions[row.compaction_id] for row in rows]
         write_jsonl(
             directory / f"compactions_{name}.jsonl", (each.model_dump(exclude_none=True) for each in own)
@@ -171,6 +216,26 @@ def write_pairs(
     write_jsonl(directory / "rejected.jsonl", map(asdict, dropped))
     template_text = load_template(config.prompt_template)[1]
     (directory / "prompt_template.jinja").write_text(template_text, encoding="utf-8")
+
+
+def export_rows(directory: Path, name: str, rows: list[Pair], formats: Sequence[str]) -> None:
+    """The same rows for other readers; their schema is given, not guessed."""
+    if not {"parquet", "datasets"} & set(formats):
+        return
+    import datasets  # seconds of import time
+
+    text = datasets.Value("string")
+    turn = [{"role": text, "content": text}]
+    schema: dict = dict.fromkeys(Pair.model_fields, text) | {"prompt": turn, "completion": turn}
+    schema["hard"] = datasets.Value("bool")
+    schema |= {
+        name: datasets.Value("int64") for name, info in Pair.model_fields.items() if info.annotation is int
+    }
+    table = datasets.Dataset.from_list([row.model_dump() for row in rows], datasets.Features(schema))
+    if "parquet" in formats:
+        table.to_parquet(directory / f"{name}.parquet")
+    if "datasets" in formats:
+        table.save_to_disk(directory / "datasets" / name)
 
 
 def _load_tokenizer(name: str | None) -> Tokenizer | None:

@@ -1,14 +1,11 @@
 """Which questions are held out. Runs on one question, and questions that say the same, stay together."""
 
 import hashlib
-import math
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 
-from condensery.tokens import CJK
+from data_synthesis.similarity import Shingles, shingles_of, similar_pairs
 
 SIMILAR = 0.9  # Jaccard overlap of word triples from which two tasks count as one
-Shingles = frozenset[tuple[str, ...]]
 
 
 def held_out_questions(tasks: dict[str, str], held_out: float, seed: int) -> set[str]:
@@ -34,7 +31,7 @@ def group_questions(tasks: dict[str, str]) -> list[set[str]]:
     leader: dict[str, str] = {}
     first_with: dict[Shingles, str] = {}
     for question, text in tasks.items():
-        runs = _shingles(text)
+        runs = shingles_of(text)
         leader[question] = first_with.setdefault(runs, question)
         # Equal texts are one from here on: a question under a thousand ids would make a million pairs.
         if leader[question] == question:
@@ -45,35 +42,9 @@ def group_questions(tasks: dict[str, str]) -> list[set[str]]:
             question = leader[question]
         return question
 
-    for first, second in _candidates(shingles):
-        if _overlap(shingles[first], shingles[second]) >= SIMILAR:
-            leader[root(second)] = root(first)
+    for first, second in similar_pairs(shingles, SIMILAR):
+        leader[root(second)] = root(first)
     groups: defaultdict[str, set[str]] = defaultdict(set)
     for question in tasks:
         groups[root(question)].add(question)
     return list(groups.values())
-
-
-def _shingles(text: str) -> Shingles:
-    """Runs of three words, or of three CJK characters; a shorter text is one run."""
-    words = re.findall(rf"{CJK.pattern}|[^\W_]+", text.lower())
-    return frozenset(tuple(words[start : start + 3]) for start in range(max(1, len(words) - 2)))
-
-
-def _candidates(shingles: dict[str, Shingles]) -> set[tuple[str, str]]:
-    """Pairs that share one of their rarest runs: two sets that overlap by `SIMILAR` cannot avoid it."""
-    frequency = Counter(run for runs in shingles.values() for run in runs)
-    holders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    pairs: set[tuple[str, str]] = set()
-    for question, runs in shingles.items():
-        # Prefix filtering: sets overlap by SIMILAR only if they share one of so many of their rarest runs,
-        # which few others hold. All pairs would be quadratic in the questions.
-        rarest = sorted(runs, key=lambda run: (frequency[run], run))
-        for run in rarest[: len(runs) - math.ceil(SIMILAR * len(runs)) + 1]:
-            pairs.update((other, question) for other in holders[run])
-            holders[run].append(question)
-    return pairs
-
-
-def _overlap(first: Shingles, second: Shingles) -> float:
-    return len(first & second) / len(first | second)

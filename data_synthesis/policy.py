@@ -1,0 +1,156 @@
+"""Which pairs are kept: each rule drops with a reason of its own, and none changes a pair."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from condensery.files.jsonl import BadLine, scan_jsonl
+from condensery.trajectory import Trajectory
+from condensery.verdict import read_verdicts
+from data_synthesis.pair import Dropped, Pair
+from data_synthesis.similarity import Shingles, shingles_of, similar_pairs
+
+CONTAMINATION_WORDS = 13  # a run of so many words in common, as GPT-3 and its successors counted it
+SIMILAR_QUESTIONS = 0.9
+
+
+@dataclass
+class PolicyConfig:
+    """Rules for pairs; by default all that were accepted stay."""
+
+    max_unsupported: float | None = field(
+        default=None,
+        metadata={"help": "tolerated share of statements whose values the history does not hold"},
+    )
+    verdict: Literal["any", "right", "not_wrong"] = field(
+        default="any", metadata={"help": "of the rollout (condensery judge): keep pairs of these only"}
+    )
+    min_gain: float | None = field(
+        default=None, metadata={"help": "history tokens for each summary token, at least"}
+    )
+    languages: list[str] = field(default_factory=list, metadata={"help": "keep these only, like en zh"})
+    near_duplicates: float | None = field(
+        default=None, metadata={"help": "drop a pair that overlaps an earlier one by this share, like 0.9"}
+    )
+    contamination: list[Path] = field(
+        default_factory=list,
+        metadata={"help": "evaluation sets (JSONL with `question`): drop pairs of their questions"},
+    )
+    contrast: Path | None = field(
+        default=None,
+        metadata={"help": "a judged run of the same questions with full history: marks pairs as hard"},
+    )
+    hard_only: bool = field(
+        default=False, metadata={"help": "keep only where the full history succeeded and the summary failed"}
+    )
+
+    def __post_init__(self) -> None:
+        if self.max_unsupported is not None and not 0 <= self.max_unsupported <= 1:
+            raise ValueError(f"--max_unsupported is {self.max_unsupported:g}; it is a share, from 0 to 1")
+        if self.near_duplicates is not None and not 0 < self.near_duplicates <= 1:
+            raise ValueError(
+                f"--near_duplicates is {self.near_duplicates:g}; it is a share, above 0, up to 1"
+            )
+        if self.min_gain is not None and self.min_gain < 1:
+            raise ValueError(
+                f"--min_gain is {self.min_gain:g}; a summary is shorter than its history: 1 or more"
+            )
+        if self.hard_only and not self.contrast:
+            raise ValueError("--hard_only needs --contrast, a run of the same questions with full history")
+
+    def files(self) -> list[Path]:
+        """What the rules read, beside the runs."""
+        contrast = [self.contrast / "trajectories.jsonl"] if self.contrast else []
+        return [*self.contamination, *contrast]
+
+
+def verdicts_of(directory: Path, runs: Iterable[Trajectory]) -> dict[str, bool | None]:
+    """The verdict on each run, by its id: of the last judge, else what the log says."""
+    judged = read_verdicts(directory)
+    return {run.id: judged[run.id].verdict if run.id in judged else run.verdict for run in runs}
+
+
+def check_pair(pair: Pair, verdict: bool | None, config: PolicyConfig) -> Dropped | None:
+    """The rules for which one pair is enough to look at."""
+    share = pair.num_unsupported / (pair.num_statements or 1)
+    if config.max_unsupported is not None and share > config.max_unsupported:
+        return _drop(pair, "unsupported", f"{pair.num_unsupported} of {pair.num_statements} statements")
+    if config.verdict == "right" and verdict is not True:
+        return _drop(
+            pair, "verdict", "the answer is wrong" if verdict is False else "no verdict on the answer"
+        )
+    if config.verdict == "not_wrong" and verdict is False:
+        return _drop(pair, "verdict", "the answer is wrong")
+    gain = pair.history_tokens / (pair.completion_tokens or 1)
+    if config.min_gain is not None and gain < config.min_gain:
+        return _drop(pair, "low_gain", f"{gain:.1f} history tokens for each summary token")
+    if config.languages and pair.language not in config.languages:
+        return _drop(pair, "language", f"{pair.language} is none of {', '.join(config.languages)}")
+    if config.hard_only and not pair.hard:
+        return _drop(pair, "not_hard", "the summary did not fail where the full history succeeded")
+    return None
+
+
+def near_duplicates(pairs: list[Pair], similar: float) -> list[Dropped]:
+    """All but the first of pairs that say the same, summaries counted as much as histories."""
+    texts = {pair.id: shingles_of(pair.prompt[0].content + pair.completion[0].content) for pair in pairs}
+    by_id = {pair.id: pair for pair in pairs}
+    position = {pair.id: number for number, pair in enumerate(pairs)}
+    dropped: dict[str, Dropped] = {}
+    for first, second in sorted(similar_pairs(texts, similar), key=lambda ids: [position[i] for i in ids]):
+        if first not in dropped and second not in dropped:
+            dropped[second] = _drop(by_id[second], "near_duplicate", f"of pair {first}")
+    return list(dropped.values())
+
+
+def contaminated_questions(tasks: dict[str, str], files: list[Path]) -> dict[str, str]:
+    """The questions, by id, that stand in an evaluation set, with the place there. Raises ValueError for a
+    file without questions."""
+    evaluated = {f"{path}:{line}": text for path in files for line, text in _questions_in(path)}
+    places = {gram: place for place, text in evaluated.items() for gram in _long_runs(text)}
+    found = {}
+    for question, task in tasks.items():
+        if place := next((places[gram] for gram in _long_runs(task) if gram in places), None):
+            found[question] = place
+    shingles = {name: shingles_of(text) for name, text in (evaluated | tasks).items()}
+    for first, second in similar_pairs(shingles, SIMILAR_QUESTIONS):
+        if first in evaluated and second in tasks:
+            found[second] = first
+    return found
+
+
+def _long_runs(text: str) -> Shingles:
+    runs = shingles_of(text, CONTAMINATION_WORDS)
+    return frozenset(run for run in runs if len(run) == CONTAMINATION_WORDS)
+
+
+def _questions_in(path: Path) -> list[tuple[int, str]]:
+    rows = [(line, row) for line, row in scan_jsonl(path) if not isinstance(row, BadLine)]
+    questions = [(line, row["question"]) for line, row in rows if isinstance(row.get("question"), str)]
+    if not questions:
+        raise ValueError(f"{path} holds no row with a `question`; give evaluation sets in JSON lines")
+    return questions
+
+
+def hard_questions(directory: Path, runs: Iterable[Trajectory]) -> set[str]:
+    """Questions that a run with full history answered right. Raises ValueError when it is not judged."""
+    runs = list(runs)
+    verdicts = verdicts_of(directory, runs)
+    if all(verdict is None for verdict in verdicts.values()):
+        raise ValueError(f"{directory} is not judged; `condensery judge {directory}` does it")
+    return {run.question_id for run in runs if verdicts[run.id]}
+
+
+def _drop(pair: Pair, reason: Literal["unsupported", "verdict", "low_gain", "language", "not_hard",
+                                      "near_duplicate", "contaminated"], detail: str) -> Dropped:  # fmt: skip
+    return Dropped(pair.compaction_id, pair.trajectory_id, reason, detail)
+
+
+def drop_contaminated(pairs: list[Pair], tasks: dict[str, str], files: list[Path]) -> list[Dropped]:
+    found = contaminated_questions(tasks, files) if files else {}
+    return [
+        _drop(pair, "contaminated", f"its question is that of {found[pair.question_id]}")
+        for pair in pairs
+        if pair.question_id in found
+    ]

@@ -1,0 +1,49 @@
+"""Texts that say (nearly) the same: overlap of word triples, found without comparing all with all."""
+
+import math
+import re
+from collections import Counter, defaultdict
+
+from condensery.tokens import CJK
+
+WORD = re.compile(rf"{CJK.pattern}|[^\W_]+")
+Shingles = frozenset[tuple[str, ...]]
+
+
+def words_of(text: str) -> list[str]:
+    """Words in lower case; of CJK text, which has no spaces, the characters."""
+    return WORD.findall(text.lower())
+
+
+def shingles_of(text: str, length: int = 3) -> Shingles:
+    """Runs of `length` words; a shorter text is one run."""
+    words = words_of(text)
+    return frozenset(tuple(words[start : start + length]) for start in range(max(1, len(words) - length + 1)))
+
+
+def similar_pairs(shingles: dict[str, Shingles], similar: float) -> set[tuple[str, str]]:
+    """All (earlier, later) ids whose texts overlap by `similar` or more (Jaccard)."""
+    return {
+        (first, second)
+        for first, second in _candidates(shingles, similar)
+        if overlap(shingles[first], shingles[second]) >= similar
+    }
+
+
+def overlap(first: Shingles, second: Shingles) -> float:
+    return len(first & second) / len(first | second)
+
+
+def _candidates(shingles: dict[str, Shingles], similar: float) -> set[tuple[str, str]]:
+    """Pairs that share one of their rarest runs: two sets that overlap by `similar` cannot avoid it."""
+    frequency = Counter(run for runs in shingles.values() for run in runs)
+    holders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    pairs: set[tuple[str, str]] = set()
+    for name, runs in shingles.items():
+        # Prefix filtering: sets overlap by `similar` only if they share one of so many of their rarest runs,
+        # which few others hold. All pairs would be quadratic in the texts.
+        rarest = sorted(runs, key=lambda run: (frequency[run], run))
+        for run in rarest[: len(runs) - math.ceil(similar * len(runs)) + 1]:
+            pairs.update((other, name) for other in holders[run])
+            holders[run].append(name)
+    return pairs
