@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict
 from condensery.facts import Fact
 from condensery.files.jsonl import to_record
 from condensery.trajectory import content_id
+from data_synthesis.importers.task import language_of
 
 
 class Question(BaseModel):
@@ -28,4 +29,4 @@ def question_from_row(row: dict) -> Question:
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"no 'question' text in the row; its keys are {', '.join(map(str, row)) or 'none'}")
     known = {name: row[name] for name in Question.model_fields if name in row}
-    return to_record({"id": content_id(text)} | known, Question)
+    return to_record({"id": content_id(text), "language": language_of(text)} | known, Question)

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from condensery.endpoint import is_url
 from condensery.files.config import fail, parse_args, resolved_config
@@ -18,12 +18,15 @@ from condensery.files.run_directory import describe_run, fingerprint, open_run_d
 from condensery.prompt import template_files
 from condensery.reply import EndpointError
 from condensery.tokens import Tokenizer
-from data_synthesis.agent import Agent, Explorer, Summarizer
+from data_synthesis.agent import Agent, Explorer, FactsOf, Summarizer, Tools
 from data_synthesis.explorer import EndpointExplorer, system_prompt
 from data_synthesis.question import Question
 from data_synthesis.record_config import OUTSIDE_IDENTITY, RecordConfig
 from data_synthesis.recorder import count_outcomes, make_here, plan_jobs, read_questions, record
 from data_synthesis.summarizer import EndpointSummarizer
+
+if TYPE_CHECKING:
+    from data_synthesis.tools.live_tools import LiveTools
 
 PROG = "condensery record"
 
@@ -47,8 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"would make {len(jobs)} rollouts of {len(questions[: config.limit])} questions, "
                   f"{len(rejected)} questions rejected; nothing was started")  # fmt: skip
             return 0
-        asyncio.run(check_endpoints(config))
+        asyncio.run(check_endpoints(config, agent))
         inputs = [path, *([config.web / "pages.jsonl"] if config.web else [])]
+        inputs += [config.corpus] if config.corpus else []
         inputs += template_files(config.prompt_template)
         check_resume(config, inputs)
         directory = open_run_directory(config.output_dir, config.resume)
@@ -76,8 +80,11 @@ def check_inputs(config: RecordConfig, questions: list[Question], rejected: list
     if not questions:
         first = next((f"line {row['line']}: {row['reason']}" for row in rejected), "it is empty")
         raise ValueError(f"no usable question in {config.questions}: {first}")
-    if config.web is None:
-        raise ValueError("nothing to search: give --web, a directory made by `condensery web`")
+    if config.search == "web" and config.web is None:
+        raise ValueError(
+            "nothing to search: give --web, a directory made by `condensery web`, or --search corpus, serper "
+            "or searxng"
+        )
     unknown = [question.id for question in questions if question.facts is None]
     if unknown and (config.explorer == "scripted" or config.teacher == "oracle"):
         raise ValueError(
@@ -90,19 +97,9 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
     """Raises ValueError or OSError when the web or the tokenizer cannot be loaded."""
     # The search index is slow to import.
     from data_synthesis.scripted import OracleTeacher, memorizing_explorer, scripted_explorer
-    from data_synthesis.web import load_web
-    from data_synthesis.web_tools import WebTools
 
-    assert config.web is not None
-    web = load_web(config.web)
-    for fact in (fact for question in questions for fact in question.facts or []):
-        page = web.pages.get(fact.source or "")
-        if page is None or not fact.stands_in("\n".join(page.sentences)):
-            raise ValueError(
-                f"the questions are of another web: no page {fact.source} in {config.web} says that "
-                f"{fact.attribute} of {fact.subject} is {fact.value}"
-            )
-    tools = WebTools(web, config.search_results, config.snippet_sentences)
+    tokenizer = _load_tokenizer(config.tokenizer)
+    tools, facts_of = _build_tools(config, questions, tokenizer)
     explorer: Explorer = memorizing_explorer if config.paradigm == "mem1" else scripted_explorer
     summarizer: Summarizer = OracleTeacher(questions)
     if config.explorer != "scripted":
@@ -119,11 +116,37 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
         system=""
         if config.explorer == "scripted"
         else system_prompt(config.explorer_protocol, tools.schemas, config.paradigm),
-        tokenizer=_load_tokenizer(config.tokenizer),
+        tokenizer=tokenizer,
         limits=config.limits(),
-        facts_of=web.facts_of,
+        facts_of=facts_of,
         paradigm=config.paradigm,
     )
+
+
+def _build_tools(
+    config: RecordConfig, questions: list[Question], tokenizer: Tokenizer | None
+) -> tuple[Tools, FactsOf | None]:
+    """The tools, and who knows the truth about a run: the offline web does, if the questions are about it."""
+    if config.search != "web":
+        from data_synthesis.tools.live_tools import build_tools
+
+        live = build_tools(config, tokenizer)
+        for reason, lines in live.corpus.rejected.items() if live.corpus else ():
+            print(f"{config.corpus}: {len(lines)} lines not used, from {lines[0]}: {reason}", file=sys.stderr)
+        return live, None
+    from data_synthesis.web import load_web
+    from data_synthesis.web_tools import WebTools
+
+    assert config.web is not None
+    web = load_web(config.web)
+    for fact in (fact for question in questions for fact in question.facts or []):
+        page = web.pages.get(fact.source or "")
+        if page is None or not fact.stands_in("\n".join(page.sentences)):
+            raise ValueError(
+                f"the questions are of another web: no page {fact.source} in {config.web} says that "
+                f"{fact.attribute} of {fact.subject} is {fact.value}"
+            )
+    return WebTools(web, config.search_results, config.snippet_sentences), web.facts_of
 
 
 def _load_tokenizer(name: str | None) -> Tokenizer | None:
@@ -134,6 +157,12 @@ def _load_tokenizer(name: str | None) -> Tokenizer | None:
     return cast(Tokenizer, load_tokenizer(name))
 
 
+def live_tools_of(agent: Agent) -> "LiveTools | None":
+    from data_synthesis.tools.live_tools import LiveTools
+
+    return agent.tools if isinstance(agent.tools, LiveTools) else None
+
+
 async def record_and_close(agent: Agent, *job: Any) -> None:
     """Connections belong to the event loop they were opened in, and end with it."""
     try:
@@ -142,14 +171,19 @@ async def record_and_close(agent: Agent, *job: Any) -> None:
         for role in (agent.explorer, agent.summarizer):
             if isinstance(role, EndpointExplorer | EndpointSummarizer):
                 await role.endpoint.close()
+        if live := live_tools_of(agent):
+            await live.close()
 
 
-async def check_endpoints(config: RecordConfig) -> None:
-    """Raises EndpointError when an endpoint is down, misnamed or refuses the key, before anything starts."""
-    roles: list[Literal["explorer", "teacher"]] = ["explorer", "teacher"]
+async def check_endpoints(config: RecordConfig, agent: Agent) -> None:
+    """Raises EndpointError or OSError when an endpoint or a search backend is down, misnamed or refuses the
+    key, before anything starts."""
+    if live := live_tools_of(agent):
+        await live.start()
+    roles: list[Literal["explorer", "teacher", "reader"]] = ["explorer", "teacher", "reader"]
     for role in roles:
         url = vars(config)[role]
-        if is_url(url):
+        if url and is_url(url):
             try:
                 await config.endpoint(role).check()
             except EndpointError as error:

@@ -8,26 +8,20 @@ from condensery.endpoint import Endpoint, is_url
 from condensery.prompt import load_template
 from condensery.trajectory import Paradigm
 from data_synthesis.agent import Limits
+from data_synthesis.tools.tool_config import ToolConfig
 
 # What does not shape a rollout: places, and how many are made at once or in all.
 OUTSIDE_IDENTITY = {
     *("questions", "web", "output_dir", "explorer", "teacher", "explorer_api_key_env", "teacher_api_key_env"),
-    *(
-        "timeout_seconds",
-        "concurrency",
-        "executor",
-        "num_workers",
-        "rollouts",
-        "limit",
-        "dry_run",
-        "resume",
-        "on_error",
-    ),
+    *("timeout_seconds", "concurrency", "executor", "num_workers"),
+    *("rollouts", "limit", "dry_run", "resume", "on_error"),
+    *("corpus", "search_url", "reader", "reader_api_key_env", "tool_cache", "requests_per_second"),
+    "tool_timeout_seconds",
 }
 
 
-@dataclass
-class RecordConfig:
+@dataclass(kw_only=True)
+class RecordConfig(ToolConfig):
     """`scripted` and `oracle` need an offline web and no model; endpoints can take their places."""
 
     questions: Path = field(metadata={"help": "a question file (JSONL), or the directory of a generated web"})
@@ -118,6 +112,7 @@ class RecordConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.share <= 1:
             raise ValueError(f"share is {self.share:g}; it is a share of the window, above 0 and at most 1")
         if not 0 < self.newest_share < 1:
@@ -144,7 +139,12 @@ class RecordConfig:
                 f"teacher_window_tokens is {window} and max_summary_tokens {self.max_summary_tokens}; "
                 "the window holds the request and the summary"
             )
-        if self.web is None and self.questions.is_dir():
+        if self.search != "web" and (self.explorer == "scripted" or self.teacher == "oracle"):
+            raise ValueError(
+                f"--search {self.search} needs an explorer and a teacher behind endpoints; "
+                "the scripted ones know the offline web only"
+            )
+        if self.search == "web" and self.web is None and self.questions.is_dir():
             self.web = self.questions
 
     def limits(self) -> Limits:
@@ -169,7 +169,7 @@ class RecordConfig:
         text = {"prompt_template": load_template(self.prompt_template)[1]}
         return {k: v for k, v in asdict(self).items() if k not in OUTSIDE_IDENTITY} | kinds | text
 
-    def endpoint(self, role: Literal["explorer", "teacher"], **sampling: Any) -> Endpoint:
+    def endpoint(self, role: Literal["explorer", "teacher", "reader"], **sampling: Any) -> Endpoint:
         settings = vars(self)
         return Endpoint(
             settings[role],

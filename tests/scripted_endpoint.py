@@ -108,25 +108,27 @@ class ScriptedEndpoint:
             def answer(self, reply: dict | Raw) -> None:
                 if isinstance(reply, dict):
                     reply = Raw(200, json.dumps(reply).encode(), {"Content-Type": "application/json"})
-                if reply.status == 0:
-                    endpoint.closing.wait(30)
-                    self.close_connection = True
-                    return
-                self.send_response(reply.status)
-                for name, value in reply.headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                self.send_header("Content-Length", str(len(reply.body)))
-                self.end_headers()
-                self.send_body(reply)
-
-            def send_body(self, reply: Raw) -> None:
-                try:
-                    if not reply.drip_seconds:
-                        self.wfile.write(reply.body)
-                    for byte in reply.body if reply.drip_seconds else b"":
-                        self.wfile.write(bytes([byte]))
-                        time.sleep(reply.drip_seconds)
-                except OSError:  # the client has given up, as it should
-                    self.close_connection = True
+                send_raw(self, reply, endpoint.closing)
 
         return Handler
+
+
+def send_raw(handler: BaseHTTPRequestHandler, reply: Raw, closing: threading.Event) -> None:
+    """What a test scripted, byte for byte; `HANG` holds the connection until the server closes."""
+    if reply.status == 0:
+        closing.wait(30)
+        handler.close_connection = True
+        return
+    handler.send_response(reply.status)
+    for name, value in reply.headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(reply.body)))
+    handler.end_headers()
+    try:
+        if not reply.drip_seconds:
+            handler.wfile.write(reply.body)
+        for byte in reply.body if reply.drip_seconds else b"":
+            handler.wfile.write(bytes([byte]))
+            time.sleep(reply.drip_seconds)
+    except OSError:  # the client has given up, as it should
+        handler.close_connection = True

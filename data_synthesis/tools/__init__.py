@@ -1,0 +1,1 @@
+"""Search and visit beyond the offline web: live backends, and a corpus of one's own."""
