@@ -18,6 +18,8 @@ from data_synthesis.web_generator import WebGenerator
 from data_synthesis.web_questions import QuestionGenerator
 
 PROG = "condensery web"
+# SailorFog-QA asks across several hops, about entities that only their description tells: (hops, obscured).
+LEVELS: dict[int, tuple[int, float]] = {1: (4, 0.2), 2: (6, 0.6), 3: (8, 1.0)}
 
 
 @dataclass
@@ -34,18 +36,37 @@ class WebConfig:
     phrasing: Literal["seen", "unseen"] = field(
         default="seen", metadata={"help": "unseen: every fact in words that no seen web has"}
     )
-    max_hops: int = field(default=4, metadata={"help": "facts on the way to an answer", "minimum": 3})
-    obscure: float = field(default=0.2, metadata={"help": "share of questions that describe, not name"})
+    level: Literal[1, 2, 3] = field(
+        default=1,
+        metadata={"help": "how hard: hops, and how much is only described; 2 and 3 for large webs"},
+    )
+    max_hops: int | None = field(
+        default=None, metadata={"help": "facts on the way to an answer (default: the level's)", "minimum": 3}
+    )
+    obscure: float | None = field(
+        default=None, metadata={"help": "share of questions that describe, not name (default: the level's)"}
+    )
     facts_per_page: int = field(default=2, metadata={"help": "more make an easier web", "minimum": 1})
     misleading: float = field(
         default=1.0, metadata={"help": "share of the outdated, contradicting, ... pages; less is easier"}
     )
+    adversarial: float | None = field(
+        default=None,
+        metadata={"help": "share of facts with an opposite claim, a negation, a repost or a near-equal twin"},
+    )
+    updates: float | None = field(
+        default=None, metadata={"help": "share of figures whose older values are on the web, too"}
+    )
     seed: int = field(default=0, metadata={"help": "equal seeds give equal webs"})
 
     def __post_init__(self) -> None:
-        for name in ("obscure", "misleading"):
-            if not 0 <= vars(self)[name] <= 1:
-                raise ValueError(f"{name} is {vars(self)[name]}; it is a share, from 0 to 1")
+        hops, obscure = LEVELS[self.level]
+        self.max_hops = hops if self.max_hops is None else self.max_hops
+        self.obscure = obscure if self.obscure is None else self.obscure
+        for name in ("obscure", "misleading", "adversarial", "updates"):
+            value = vars(self)[name]
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} is {value}; it is a share, from 0 to 1")
 
 
 def generate_web(config: WebConfig) -> tuple[list[Page], list[Question]]:
@@ -54,8 +75,12 @@ def generate_web(config: WebConfig) -> tuple[list[Page], list[Question]]:
         *(config.seed, config.language, config.part, config.phrasing, config.num_entities),
         facts_per_page=config.facts_per_page,
         misleading=config.misleading,
+        adversarial=config.adversarial,
+        updates=config.updates,
+        joined_names=config.level > 1,
     )
-    questions = QuestionGenerator(web, config.seed, config.max_hops, config.obscure)
+    assert config.max_hops is not None and config.obscure is not None
+    questions = QuestionGenerator(web, config.seed, config.max_hops, config.obscure, unique=config.level > 1)
     return web.pages, list(questions.questions(config.num_questions))
 
 
@@ -80,6 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except (OSError, ValueError) as error:
         fail(PROG, error)
+    num_entities = len({page.title for page in pages if page.kind == "profile"})
     print(f"{directory}: {len(pages)} pages ({', '.join(f'{n} {k}' for k, n in kinds.most_common())}), "
-          f"{len(questions)} questions")  # fmt: skip
+          f"{len(questions)} questions, {num_entities} entities")  # fmt: skip
+    if num_entities < 0.99 * config.num_entities:
+        print(f"{config.num_entities} entities were asked for, and the vocabulary has no more names; "
+              "--level 2 joins its words to new ones")  # fmt: skip
     return 0

@@ -39,6 +39,7 @@ class Web:
 
     def __init__(self, pages: Iterable[Page], language: str) -> None:
         self.pages = {page.id: page for page in pages}
+        self.in_order = list(self.pages.values())
         self.language = language
 
     @cached_property
@@ -53,9 +54,9 @@ class Web:
         query_words = [word for word in words(query) if word in self._index.vocab_dict]
         if not query_words:
             return []
-        pages = list(self.pages.values())
-        numbers, scores = self._index.retrieve([query_words], k=min(top_k, len(pages)), show_progress=False)
-        return [pages[number] for number, score in zip(numbers[0], scores[0]) if score > 0]
+        count = min(top_k, len(self.in_order))
+        numbers, scores = self._index.retrieve([query_words], k=count, show_progress=False)
+        return [self.in_order[number] for number, score in zip(numbers[0], scores[0]) if score > 0]
 
     def facts_of(self, question: Question, messages: list[Message]) -> list[Fact]:
         """The truth about a run: the question's facts (must keep), all else its pages said (distractors)."""

@@ -24,7 +24,34 @@ Part = Literal["train", "held_out"]
 Phrasing = Literal["seen", "unseen"]
 # Shares of attributes or entities that get a misleading page beside the right one.
 TWIN, OUTDATED, CONTRADICTION, NEGATION, REPOST = 0.5, 1.0, 0.10, 0.12, 0.15
-OLD_YEARS, NEW_YEARS = (1998, 2010), (2015, 2024)
+OLD_YEARS, BETWEEN_YEARS, NEW_YEARS = (1998, 2010), (2011, 2014), (2015, 2024)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shares of attributes (of entities, for twins) that get a misleading page beside the right one."""
+
+    twin: float
+    outdated: float
+    contradiction: float
+    negation: float
+    repost: float
+    twice_updated: float = 0.0
+
+    @classmethod
+    def of(cls, misleading: float, adversarial: float | None, updates: float | None) -> "Rates":
+        """`misleading` scales the usual mixture; `adversarial` is the share of attributes with an opposite
+        claim, a negation or a repost, and of entities with a twin; `updates` that of figures whose older
+        values are on the web, too, half of them two."""
+        against = misleading if adversarial is None else adversarial / (CONTRADICTION + NEGATION + REPOST)
+        return cls(
+            twin=misleading * TWIN if adversarial is None else adversarial,
+            outdated=misleading * OUTDATED if updates is None else updates,
+            contradiction=against * CONTRADICTION,
+            negation=against * NEGATION,
+            repost=against * REPOST,
+            twice_updated=0.0 if updates is None else 0.5,
+        )
 
 
 @dataclass
@@ -50,14 +77,18 @@ class WebGenerator:
         num_entities: int,
         facts_per_page: int = 2,
         misleading: float = 1.0,
+        adversarial: float | None = None,
+        updates: float | None = None,
+        joined_names: bool = False,
     ) -> None:
         self.rng = random.Random(f"{seed} {language} {part} {phrasing}")
         self.language, self.part, self.phrasing = language, part, phrasing
-        self.facts_per_page, self.misleading = facts_per_page, misleading
+        self.facts_per_page = facts_per_page
+        self.rates = Rates.of(misleading, adversarial, updates)
         self.vocabulary = load_vocabulary(language)
         self.entities: dict[str, Entity] = {}
         self.pages: list[Page] = []
-        self._draw_entities(num_entities)
+        self._draw_entities(num_entities, joined_names)
         for entity in list(self.entities.values()):
             self._write_pages(entity)
         self.rng.shuffle(self.pages)
@@ -77,23 +108,32 @@ class WebGenerator:
             aliases=aliases_of(spec, text),
         )
 
-    def _draw_entities(self, num_entities: int) -> None:
-        """Kinds in equal numbers, towns and persons twice as many: they are what the others refer to."""
+    def _draw_entities(self, num_entities: int, joined_names: bool) -> None:
+        """Kinds in equal numbers, towns and persons twice as many: they are what the others refer to.
+
+        A kind has no more entities than names, unless these are joined. Raises ValueError when even then
+        there are too few.
+        """
         kinds = list(self.vocabulary["kinds"])
         weights = {kind: 2 if kind in ("person", "town") else 1 for kind in kinds}
         for kind in kinds:
-            names = entity_names(self.vocabulary, kind, "names", self.part)
-            wanted = min(len(names), num_entities * weights[kind] // sum(weights.values()))
-            for name, word in self.rng.sample(names, wanted):
+            names = entity_names(self.vocabulary, kind, "names", self.part, joined_names)
+            wanted = num_entities * weights[kind] // sum(weights.values())
+            if joined_names and wanted > len(names):
+                most = len(names) * sum(weights.values()) // weights[kind]
+                raise ValueError(f"num_entities is {num_entities}; there are names for {most}")
+            for name, word in self.rng.sample(names, min(len(names), wanted)):
                 self.entities[name] = Entity(name, kind, word)
+        self.names_of_kind = {
+            kind: [entity.name for entity in self.entities.values() if entity.kind == kind] for kind in kinds
+        }
         for entity in self.entities.values():
             self._draw_values(entity)
 
     def _draw_values(self, entity: Entity) -> None:
         for attribute, spec in ((name, body["value"]) for name, body in self.attributes(entity).items()):
             if spec["type"] == "entity":
-                others = [other.name for other in self.entities.values() if other.kind == spec["kind"]]
-                entity.values[attribute] = self.rng.choice(others)
+                entity.values[attribute] = self.rng.choice(self.names_of_kind[spec["kind"]])
             else:
                 entity.values[attribute] = draw_value(spec, self.rng)
             if spec.get("dated"):
@@ -108,7 +148,7 @@ class WebGenerator:
         for attribute in attributes:
             self._mislead(entity, attribute)
         twins = self.vocabulary["kinds"][entity.kind].get("twins", [])
-        if twins and self._happens(TWIN):
+        if twins and self._happens(self.rates.twin):
             self._twin_page(entity, self.rng.choice(twins).format(word=entity.word), attributes)
 
     def _true(self, entity: Entity, attribute: str) -> tuple[str, Any, int | None]:
@@ -117,15 +157,18 @@ class WebGenerator:
     def _mislead(self, entity: Entity, attribute: str) -> None:
         spec = self.attributes(entity)[attribute]["value"]
         if spec.get("dated"):
-            if not self._happens(OUTDATED):
+            if not self._happens(self.rates.outdated):
                 return
             old = near_value(spec, entity.values[attribute], self.rng)
             self._page(entity, "outdated", [(attribute, old, self.rng.randint(*OLD_YEARS))])
-        elif self._happens(CONTRADICTION):
+            if self.rates.twice_updated and self._happens(self.rates.twice_updated):
+                between = near_value(spec, entity.values[attribute], self.rng)
+                self._page(entity, "updated", [(attribute, between, self.rng.randint(*BETWEEN_YEARS))])
+        elif self._happens(self.rates.contradiction):
             self._page(entity, "contradiction", [(attribute, self._wrong(entity, attribute), None)])
-        elif self._happens(NEGATION):
+        elif self._happens(self.rates.negation):
             self._negation_page(entity, attribute)
-        elif self._happens(REPOST):
+        elif self._happens(self.rates.repost):
             origin = self.rng.choice(self.vocabulary["sites"])
             self._page(
                 entity,
@@ -135,16 +178,14 @@ class WebGenerator:
             )
 
     def _happens(self, share: float) -> bool:
-        return self.rng.random() < self.misleading * share
+        return self.rng.random() < share
 
     def _wrong(self, entity: Entity, attribute: str) -> Any:
         spec = self.attributes(entity)[attribute]["value"]
         if spec["type"] != "entity":
             return near_value(spec, entity.values[attribute], self.rng)
         taken = (entity.values[attribute], entity.name)
-        return self.rng.choice(
-            [e.name for e in self.entities.values() if e.kind == spec["kind"] and e.name not in taken]
-        )
+        return self.rng.choice([name for name in self.names_of_kind[spec["kind"]] if name not in taken])
 
     def _twin_page(self, entity: Entity, name: str, attributes: list[str]) -> None:
         twin = Entity(name, entity.kind, entity.word)

@@ -19,11 +19,19 @@ Hop = tuple[Entity, str]  # (subject, attribute)
 class QuestionGenerator:
     """Draws questions about entities of `web`; in a share `obscure` the first one is only described."""
 
-    def __init__(self, web: WebGenerator, seed: int, max_hops: int, obscure: float) -> None:
-        self.web, self.max_hops, self.obscure = web, max_hops, obscure
+    def __init__(
+        self, web: WebGenerator, seed: int, max_hops: int, obscure: float, unique: bool = False
+    ) -> None:
+        """`unique`: a description is used only where it fits one entity of the web."""
+        self.web, self.max_hops, self.obscure, self.unique = web, max_hops, obscure, unique
         self.rng = random.Random(f"questions {seed} {web.language} {web.part} {web.phrasing}")
         self.forms = web.vocabulary["questions"]
         self.site_of = {page.id: page.site for page in web.pages}
+        entities = list(web.entities.values())
+        self.of_kind = {kind: [e for e in entities if e.kind == kind] for kind in {e.kind for e in entities}}
+        self.with_relations = [entity for entity in entities if self._relations(entity)]
+        self.with_many_values = [entity for entity in entities if len(entity.values) > 3]
+        self.kinds = [entity.kind for entity in entities]
         self.pages_by_fact: dict[tuple[str, str], list[Page]] = {}
         for page in web.pages:
             for fact in page.facts:
@@ -61,8 +69,7 @@ class QuestionGenerator:
 
     def _chain(self) -> Question | None:
         """From an entity over relations to a plain attribute of the last one."""
-        starts = [e for e in self.web.entities.values() if self._relations(e)]
-        entity = self.rng.choice(starts)
+        entity = self.rng.choice(self.with_relations)
         hops: list[Hop] = []
         for _ in range(self.rng.randint(2, self.max_hops - 1)):
             attribute = self.rng.choice(self._relations(entity))
@@ -108,20 +115,37 @@ class QuestionGenerator:
         year = value[0] if isinstance(value, tuple) else value
         low = year - self.rng.randint(1, 5)
         values = {"town": entity.values[place], "low": low, "high": low + self.rng.randint(5, 9)}
+        if self.unique and self._fits_others(entity, place, attribute, values):
+            return self._noun(entity), "", []
         if entity.kind == "person":
-            job = next(
-                iter(v for a, v in entity.values.items() if self._spec((entity, a))["type"] == "choice")
+            text = self.rng.choice(self.forms["obscured_person"]).format(
+                profession=self._job(entity), **values
             )
-            text = self.rng.choice(self.forms["obscured_person"]).format(profession=job, **values)
         else:
             form = self.rng.choice(self.forms["obscured"])
             text = form.format(noun=self._noun(entity), a=attribute, **values)
         space = "" if self.web.language == "zh" else " "
         return self._noun(entity), text + space, [(entity, place), (entity, attribute)]
 
+    def _fits_others(self, entity: Entity, place: str, attribute: str, described: dict) -> bool:
+        """Whether the description (place, range of years, and for people the profession) fits another one."""
+
+        def fits(other: Entity) -> bool:
+            value = other.values[attribute]
+            year = value[0] if isinstance(value, tuple) else value
+            same_job = self._job(other) == self._job(entity)
+            in_range = described["low"] <= year <= described["high"]
+            return other.values[place] == described["town"] and in_range and same_job
+
+        return any(fits(other) for other in self.of_kind[entity.kind] if other is not entity)
+
+    def _job(self, entity: Entity) -> str:
+        jobs = (v for a, v in entity.values.items() if self._spec((entity, a))["type"] == "choice")
+        return next(jobs, "") if entity.kind == "person" else ""
+
     def _gather(self) -> Question | None:
         """Several attributes of one entity; the others on its pages are distractors."""
-        entity = self.rng.choice([e for e in self.web.entities.values() if len(e.values) > 3])
+        entity = self.rng.choice(self.with_many_values)
         _, description, extra = self._introduce(entity)
         names = [name for name in entity.values if (entity, name) not in extra]
         names = self.rng.sample(names, min(len(names), 2 if extra else 3))
@@ -133,8 +157,7 @@ class QuestionGenerator:
 
     def _compare(self) -> Question | None:
         """Which of three entities has the largest value; all three values must be kept."""
-        kind = self.rng.choice([e.kind for e in self.web.entities.values()])
-        entities = self.rng.sample([e for e in self.web.entities.values() if e.kind == kind], 3)
+        entities = self.rng.sample(self.of_kind[self.rng.choice(self.kinds)], 3)
         numeric = [
             a for a in entities[0].values if self._spec((entities[0], a))["type"] in ("number", "year")
         ]

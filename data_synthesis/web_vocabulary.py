@@ -2,6 +2,7 @@
 
 import random
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,37 @@ def aliases_of(spec: dict, text: str) -> list[str]:
     return [text.removesuffix(spec["unit"]).strip()] if "unit" in spec else []
 
 
-def entity_names(vocabulary: dict, kind: str, pattern_key: str, part: str) -> list[tuple[str, str]]:
-    """(name, word) of all entities of a kind; training and held-out webs draw from disjoint halves."""
+def entity_names(
+    vocabulary: dict, kind: str, pattern_key: str, part: str, joined: bool = False
+) -> list[tuple[str, str]]:
+    """(name, word) of all entities of a kind; training and held-out webs draw from disjoint halves.
+
+    `joined`: two and three words make one, too, for webs of thousands of entities.
+    """
     half = 0 if part == "train" else 1
-    words = {name: pool if name == "given" else pool[half::2] for name, pool in vocabulary["names"].items()}
+    words = {
+        name: pool if name == "given" else pool[half::2]
+        for name, pool in vocabulary["names"].items()
+        if name != "joints"
+    }
+    if joined:
+        words = {name: pool if name == "given" else _join(pool, vocabulary) for name, pool in words.items()}
     names = []
     for pattern in vocabulary["kinds"][kind].get(pattern_key, []):
         for outer in words["surname"] if "{surname}" in pattern else words["word"]:
             for given in words["given"] if "{given}" in pattern else [""]:
                 names.append((pattern.format(surname=outer, word=outer, given=given), outer))
     return names
+
+
+def _join(pool: list[str], vocabulary: dict) -> list[str]:
+    """The words, and all ordered pairs and triples of them with a joint behind: no name made of one stands
+    inside another, not even in Chinese, where no space keeps words apart."""
+    joints = vocabulary["names"]["joints"]
+    pairs = ["".join([first, second.lower()]) for first, second in permutations(pool, 2)]
+    triples = ["".join([a, b.lower(), c.lower()]) for a, b, c in permutations(pool[:12], 3)]
+    return [
+        *pool,
+        *(pair + joint for joint in joints["two"] for pair in pairs),
+        *(triple + joint for joint in joints["three"] for triple in triples),
+    ]

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -210,3 +212,62 @@ def test_search_shows_the_sentence_that_states_what_is_asked(language):
         for fact in page.facts
     ]
     assert sum(shown) / len(shown) > 0.9
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_large_webs_have_as_many_entities_as_asked_for_and_share_none_between_parts(language: str) -> None:
+    train = WebGenerator(1, language, "train", "seen", num_entities=4000, joined_names=True)
+    held_out = WebGenerator(1, language, "held_out", "seen", num_entities=4000, joined_names=True)
+    names = [set(train.entities), set(held_out.entities)]
+    assert all(len(each) > 3980 for each in names) and not names[0] & names[1]
+    # A name inside another one would let a fact stand where it does not.
+    texts = sorted(names[0], key=len)
+    assert not [name for name in texts[:60] for other in texts if name != other and contains(other, name)]
+
+
+def test_too_many_entities_are_an_error_that_names_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--output_dir", str(tmp_path / "web"), "--num_questions", "5", "--language", "zh"]
+    assert main(words) == 0
+    assert "300 entities were asked for" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*words[2:], "--output_dir", str(tmp_path / "big"), "--level", "2",
+                           "--num_entities", "90000"])  # fmt: skip
+    assert "num_entities is 90000; there are names for" in capsys.readouterr().err
+
+
+def test_rates_choose_how_much_misleads_and_how_much_was_updated() -> None:
+    def kinds(**rates: float) -> Counter[str]:
+        web = WebGenerator(1, "en", "train", "seen", 300, **{"adversarial": 0.0, "updates": 0.0} | rates)
+        return Counter(page.kind for page in web.pages)
+
+    assert set(kinds()) == {"profile"}
+    updated = kinds(updates=1.0)
+    assert 0.3 * updated["outdated"] < updated["updated"] < 0.7 * updated["outdated"]
+    some, many = kinds(adversarial=0.2), kinds(adversarial=0.8)
+    for kind in ("contradiction", "negation", "repost", "twin"):
+        assert 0 < some[kind] < many[kind]
+    years = {
+        kind: {page.year for page in WebGenerator(1, "en", "train", "seen", 300, updates=1.0).pages
+               if page.kind == kind}
+        for kind in ("outdated", "updated")
+    }  # fmt: skip
+    assert max(years["outdated"]) < min(years["updated"]) <= max(years["updated"]) < 2015
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_harder_levels_describe_more_and_each_description_fits_one_entity(level: int) -> None:
+    config = WebConfig(Path("unused"), num_questions=300, num_entities=900, level=level)
+    pages, questions = generate_web(config)
+    assert len({question.id for question in questions}) == 300
+    plain = generate_web(WebConfig(Path("unused"), num_questions=300))[1]
+
+    def hops(rows: list) -> float:
+        return sum(len(question.facts or []) for question in rows) / len(rows)
+
+    assert hops(questions) > hops(plain)
+    by_id = {page.id: page for page in pages}
+    for question in questions:
+        for fact in question.facts or []:
+            assert fact.stands_in("\n".join(by_id[fact.source or ""].sentences))
