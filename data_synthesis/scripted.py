@@ -16,6 +16,7 @@ from condensery.facts import Fact, contains, split_sentences
 from condensery.message import FunctionCall, Message, ToolCall
 from condensery.summary import wrap_summary
 from data_synthesis.question import Question
+from data_synthesis.rollout import LAST_CALL
 from data_synthesis.web_vocabulary import load_vocabulary
 
 RESULT = re.compile(r"\[(p\d+)\] [^:：]*[:：]\s*")  # the head of a search result, before its sentences
@@ -23,9 +24,17 @@ MAX_OPEN = 1
 
 
 async def scripted_explorer(question: Question, messages: list[Message]) -> Reply:
-    """The next turn: search for the first fact not visible, visit its page if that failed, else answer."""
+    """The next turn: search for the first fact not visible, visit its page if that failed, else answer.
+
+    Asked for its last turn, it answers with what it sees last of the facts on the way.
+    """
     forms = load_vocabulary(question.language)
     visible = "\n".join(message.content for message in messages)
+    if messages[-1].content == LAST_CALL:
+        seen = [fact.value for fact in question.facts or [] if fact.stands_in(visible)] or ["?"]
+        has_all = len(seen) == len(question.facts or [])
+        text = forms["answer"].format(v=question.answer if has_all else seen[-1])
+        return Reply(message=Message(role="assistant", content=text))
     calls = "\n".join(call.function.arguments for message in messages for call in message.tool_calls)
     # Seeded by what is seen, so that a run that is made again says the same.
     rng = random.Random(f"{question.id} {len(visible)}")

@@ -13,6 +13,7 @@ from condensery.message import FunctionCall, Message, ToolCall
 from condensery.summary import parse_summary
 from data_synthesis.generate_web import WebConfig, generate_web, main
 from data_synthesis.question import question_from_row
+from data_synthesis.rollout import LAST_CALL
 from data_synthesis.scripted import OracleTeacher, oracle_summary, scripted_explorer
 from data_synthesis.web import Web, load_web, words
 from data_synthesis.web_generator import WebGenerator
@@ -212,6 +213,16 @@ def test_search_shows_the_sentence_that_states_what_is_asked(language):
         for fact in page.facts
     ]
     assert sum(shown) / len(shown) > 0.9
+
+
+def test_asked_for_its_last_turn_the_explorer_answers_with_what_it_sees(world):
+    web, questions = world
+    last = Message(role="user", content=LAST_CALL)
+    for question in questions:
+        *messages, _ = explore(web, question)
+        assert question.answer in asyncio.run(scripted_explorer(question, [*messages, last])).message.content
+        early = asyncio.run(scripted_explorer(question, [messages[0], last])).message
+        assert not early.tool_calls and early.content
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
