@@ -101,9 +101,8 @@ def serve(config: CaptureConfig, exchanges: Exchanges, append: Callable[[dict], 
 
     proxy = Proxy(config.upstream.rstrip("/"), exchanges, keep)
     app = Starlette(routes=[Route("/{path:path}", proxy.handle, methods=METHODS)])
-    settings = uvicorn.Config(
-        app, host=config.host, port=config.port, log_level="critical", timeout_graceful_shutdown=2
-    )
+    # Its own logging set-up would close the handlers of whatever else is loaded.
+    settings = uvicorn.Config(app, log_config=None, log_level="critical", timeout_graceful_shutdown=2)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     listening = socket.create_server((config.host, config.port), family=family)
     shown = f"[{config.host}]" if ":" in config.host else config.host
