@@ -35,7 +35,14 @@ def parse_verdict(content: str | None) -> bool | None:
 
 
 def read_verdicts(directory: Path, judge: str | None = None) -> dict[str, Verdict]:
-    """The last verdict on each trajectory of a run, by its id; of one judge, or whoever spoke last."""
+    """The last verdict on each trajectory of a run, by its id; of one judge, or whoever spoke last.
+
+    A missing verdict takes none away that was given.
+    """
     path = directory / FILE
-    rows = read_records(path, Verdict) if path.exists() else ()
-    return {row.trajectory_id: row for row in rows if judge in (None, row.judge)}
+    verdicts: dict[str, Verdict] = {}
+    for row in read_records(path, Verdict) if path.exists() else ():
+        is_known = row.trajectory_id in verdicts and row.verdict is None
+        if judge in (None, row.judge) and not is_known:
+            verdicts[row.trajectory_id] = row
+    return verdicts

@@ -30,7 +30,7 @@ from data_synthesis.pair import Dropped, Pair, build_pair, drop
 from data_synthesis.policy import (
     PolicyConfig,
     check_pair,
-    drop_contaminated,
+    contaminated,
     hard_questions,
     near_duplicates,
     verdicts_of,
@@ -154,16 +154,10 @@ def build_pairs(
                 pairs.append(row)
                 kept[compaction.id] = compaction
     tasks = {pair.question_id: kept[pair.compaction_id].task for pair in pairs}
-    out = drop_contaminated(pairs, tasks, config.contamination)
-    pairs = _without(pairs, out)
+    out = contaminated(pairs, tasks, config.contamination)
     if config.near_duplicates is not None:
-        out += near_duplicates(pairs, config.near_duplicates)
-    return _without(pairs, out), kept, dropped + out
-
-
-def _without(pairs: list[Pair], dropped: list[Dropped]) -> list[Pair]:
-    out = {row.compaction_id for row in dropped}
-    return [pair for pair in pairs if pair.compaction_id not in out]
+        out |= near_duplicates([pair for pair in pairs if pair.id not in out], config.near_duplicates)
+    return [pair for pair in pairs if pair.id not in out], kept, dropped + list(out.values())
 
 
 def _answered_with_full_history(config: PairsConfig) -> set[str] | None:

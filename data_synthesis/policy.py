@@ -9,7 +9,7 @@ from condensery.files.jsonl import BadLine, scan_jsonl
 from condensery.trajectory import Trajectory
 from condensery.verdict import read_verdicts
 from data_synthesis.pair import Dropped, Pair
-from data_synthesis.similarity import Shingles, shingles_of, similar_pairs
+from data_synthesis.similarity import Shingles, shingles_of, similar_pairs, words_of
 
 CONTAMINATION_WORDS = 13  # a run of so many words in common, as GPT-3 and its successors counted it
 SIMILAR_QUESTIONS = 0.9
@@ -92,8 +92,8 @@ def check_pair(pair: Pair, verdict: bool | None, config: PolicyConfig) -> Droppe
     return None
 
 
-def near_duplicates(pairs: list[Pair], similar: float) -> list[Dropped]:
-    """All but the first of pairs that say the same, summaries counted as much as histories."""
+def near_duplicates(pairs: list[Pair], similar: float) -> dict[str, Dropped]:
+    """By pair id, all but the first of pairs that say the same: prompt and summary together."""
     texts = {pair.id: shingles_of(pair.prompt[0].content + pair.completion[0].content) for pair in pairs}
     by_id = {pair.id: pair for pair in pairs}
     position = {pair.id: number for number, pair in enumerate(pairs)}
@@ -101,7 +101,7 @@ def near_duplicates(pairs: list[Pair], similar: float) -> list[Dropped]:
     for first, second in sorted(similar_pairs(texts, similar), key=lambda ids: [position[i] for i in ids]):
         if first not in dropped and second not in dropped:
             dropped[second] = _drop(by_id[second], "near_duplicate", f"of pair {first}")
-    return list(dropped.values())
+    return dropped
 
 
 def contaminated_questions(tasks: dict[str, str], files: list[Path]) -> dict[str, str]:
@@ -121,13 +121,19 @@ def contaminated_questions(tasks: dict[str, str], files: list[Path]) -> dict[str
 
 
 def _long_runs(text: str) -> Shingles:
-    runs = shingles_of(text, CONTAMINATION_WORDS)
-    return frozenset(run for run in runs if len(run) == CONTAMINATION_WORDS)
+    has_any = len(words_of(text)) >= CONTAMINATION_WORDS
+    return shingles_of(text, CONTAMINATION_WORDS) if has_any else frozenset()
 
 
 def _questions_in(path: Path) -> list[tuple[int, str]]:
-    rows = [(line, row) for line, row in scan_jsonl(path) if not isinstance(row, BadLine)]
-    questions = [(line, row["question"]) for line, row in rows if isinstance(row.get("question"), str)]
+    """Every row must be readable: a question that is skipped here would be trained on."""
+    questions = []
+    for line, row in scan_jsonl(path):
+        question = None if isinstance(row, BadLine) else row.get("question")
+        if not isinstance(question, str):
+            reason = row.reason if isinstance(row, BadLine) else "no `question`"
+            raise ValueError(f"{path}:{line}: {reason}; give evaluation sets as JSON lines with `question`")
+        questions.append((line, question))
     if not questions:
         raise ValueError(f"{path} holds no row with a `question`; give evaluation sets in JSON lines")
     return questions
@@ -147,10 +153,11 @@ def _drop(pair: Pair, reason: Literal["unsupported", "verdict", "low_gain", "lan
     return Dropped(pair.compaction_id, pair.trajectory_id, reason, detail)
 
 
-def drop_contaminated(pairs: list[Pair], tasks: dict[str, str], files: list[Path]) -> list[Dropped]:
+def contaminated(pairs: list[Pair], tasks: dict[str, str], files: list[Path]) -> dict[str, Dropped]:
+    """By pair id, the pairs on questions of evaluation sets."""
     found = contaminated_questions(tasks, files) if files else {}
-    return [
-        _drop(pair, "contaminated", f"its question is that of {found[pair.question_id]}")
+    return {
+        pair.id: _drop(pair, "contaminated", f"its question is that of {found[pair.question_id]}")
         for pair in pairs
         if pair.question_id in found
-    ]
+    }

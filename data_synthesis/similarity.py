@@ -1,5 +1,6 @@
 """Texts that say (nearly) the same: overlap of word triples, found without comparing all with all."""
 
+import hashlib
 import math
 import re
 from collections import Counter, defaultdict
@@ -7,7 +8,7 @@ from collections import Counter, defaultdict
 from condensery.tokens import CJK
 
 WORD = re.compile(rf"{CJK.pattern}|[^\W_]+")
-Shingles = frozenset[tuple[str, ...]]
+Shingles = frozenset[int]
 
 
 def words_of(text: str) -> list[str]:
@@ -16,9 +17,15 @@ def words_of(text: str) -> list[str]:
 
 
 def shingles_of(text: str, length: int = 3) -> Shingles:
-    """Runs of `length` words; a shorter text is one run."""
+    """Hashes of the runs of `length` words; a shorter text is one run."""
     words = words_of(text)
-    return frozenset(tuple(words[start : start + length]) for start in range(max(1, len(words) - length + 1)))
+    runs = (words[start : start + length] for start in range(max(1, len(words) - length + 1)))
+    return frozenset(_hash(run) for run in runs)
+
+
+def _hash(run: list[str]) -> int:
+    """Equal on every machine, and a number: runs of thousands of histories stay in memory."""
+    return int.from_bytes(hashlib.blake2b("\0".join(run).encode(), digest_size=8).digest())
 
 
 def similar_pairs(shingles: dict[str, Shingles], similar: float) -> set[tuple[str, str]]:
@@ -37,7 +44,7 @@ def overlap(first: Shingles, second: Shingles) -> float:
 def _candidates(shingles: dict[str, Shingles], similar: float) -> set[tuple[str, str]]:
     """Pairs that share one of their rarest runs: two sets that overlap by `similar` cannot avoid it."""
     frequency = Counter(run for runs in shingles.values() for run in runs)
-    holders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    holders: defaultdict[int, list[str]] = defaultdict(list)
     pairs: set[tuple[str, str]] = set()
     for name, runs in shingles.items():
         # Prefix filtering: sets overlap by `similar` only if they share one of so many of their rarest runs,

@@ -10,6 +10,7 @@ is no verdict: it counts neither as right nor as wrong, and is asked for again t
 
 import asyncio
 import sys
+from asyncio import Semaphore
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from evaluation.run_table import describe_runs, to_markdown
 
 PROG = "condensery judge"
 MATCH = "match"
+BATCH = 64  # after so many it is seen whether too many are missing
 PROMPT = Path(__file__).parent / "prompts" / "judge_v1.jinja"
 
 
@@ -111,22 +113,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def judge_all(runs: dict[Path, list[Trajectory]], config: JudgeConfig) -> None:
     """A verdict on each answer that this judge has not given one on yet, appended as it comes."""
     endpoint = config.endpoint()
-    slots = asyncio.Semaphore(config.concurrency)
+    slots = Semaphore(config.concurrency)
     for path, run in runs.items():
         with JsonlAppender(path / FILE) as verdicts:
             known = read_verdicts(path, config.name)
             todo = [each for each in run if each.answer and not _is_judged(known.get(each.id))]
+            most = config.max_missing * sum(bool(each.answer) for each in run)
             with tqdm(total=len(todo), unit="run", desc=f"judge {path}", disable=None) as progress:
-
-                async def work(trajectory: Trajectory) -> None:
-                    async with slots:
-                        verdict = await judge_one(trajectory, config.name, endpoint)
-                    verdicts.append(verdict.model_dump())
-                    progress.update()
-
-                await asyncio.gather(*map(work, todo))
+                num_missing = 0
+                for batch in (todo[at : at + BATCH] for at in range(0, len(todo), BATCH)):
+                    asked = [_judge_into(verdicts, each, config.name, endpoint, slots) for each in batch]
+                    num_missing += (await asyncio.gather(*asked)).count(None)
+                    progress.update(len(batch))
+                    if num_missing > most and endpoint:
+                        raise ValueError(
+                            f"{num_missing} verdicts are missing in {path}, more than --max_missing "
+                            f"{config.max_missing:g} of all; the judge's answers stand in {path / FILE}"
+                        )
     if endpoint:
         await endpoint.close()
+
+
+async def _judge_into(
+    verdicts: JsonlAppender, trajectory: Trajectory, judge: str, endpoint: Endpoint | None, slots: Semaphore
+) -> bool | None:
+    async with slots:
+        verdict = await judge_one(trajectory, judge, endpoint)
+    verdicts.append(verdict.model_dump())
+    return verdict.verdict
 
 
 def _is_judged(verdict: Verdict | None) -> bool:

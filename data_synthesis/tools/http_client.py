@@ -87,7 +87,8 @@ class HttpClient:
             self.num_requests += 1
             try:
                 async with self._client.stream(method, url, **settings) as response:
-                    if response.is_redirect and "location" in response.headers:
+                    # Only pages are followed: a key must not travel on to another host.
+                    if response.is_redirect and "location" in response.headers and check:
                         url = urljoin(url, response.headers["location"])
                         continue
                     _check_status(response)
@@ -117,7 +118,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 def _check_status(response: Any) -> None:
     status = response.status_code
-    if status < 400:
+    if status < 300:
         return
     kinds: dict[int, Kind] = {
         401: "auth",

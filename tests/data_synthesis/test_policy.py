@@ -78,10 +78,25 @@ def test_the_first_of_near_duplicates_stays(tmp_path: Path) -> None:
     assert outcome(out) == (["t1", "t2"], [("t1-again", "near_duplicate")])
 
 
+def test_of_two_summaries_of_one_history_one_may_be_dropped(tmp_path: Path) -> None:
+    again = a_run(1)
+    again.cuts[0] = again.cuts[0].model_copy(update={"summary": f"{again.cuts[0].summary} It stands."})
+    _, out = build(tmp_path, [a_run(1), again], "--held_out", "0", "--near_duplicates", "0.8")
+    assert outcome(out) == (["t1"], [("t1", "near_duplicate")])
+
+
+def test_a_missing_verdict_takes_none_away(tmp_path: Path) -> None:
+    judged(tmp_path / "run", [a_run(0)], [True])
+    with open(tmp_path / "run" / "verdicts.jsonl", "a") as file:
+        file.write(Verdict(trajectory_id="t0", verdict=None, judge="other").model_dump_json() + "\n")
+    _, out = build(tmp_path, [a_run(0)], "--held_out", "0", "--verdict", "right")
+    assert outcome(out) == (["t0"], [])
+
+
 def test_questions_of_evaluation_sets_are_dropped_with_their_place(tmp_path: Path) -> None:
     evaluation = tmp_path / "bench.jsonl"
     rows = [{"question": "Who built the tower?"}, {"question": "How long is Bridge 1 exactly"}]
-    write_jsonl(evaluation, [*rows, {"answer": "no question"}])
+    write_jsonl(evaluation, rows)
     words = ["--held_out", "0", "--contamination", str(evaluation)]
     _, out = build(tmp_path, [a_run(1), a_run(2)], *words)
     assert outcome(out) == (["t2"], [("t1", "contaminated")])
@@ -154,7 +169,8 @@ def test_other_formats_hold_the_same_rows(tmp_path: Path) -> None:
         (["--price_prompt", "1"], "give both"),
         (["--contrast", "nowhere"], "no nowhere"),
         (["--contamination", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--contamination", "{run}"], "holds no row with a `question`"),
+        (["--contamination", "{run}"], "rows.jsonl:2: no `question`"),
+        (["--contamination", "{empty}"], "holds no row with a `question`"),
         (["--contrast", "{directory}"], "is not judged"),
     ],
 )
@@ -164,8 +180,13 @@ def test_wrong_rules_are_one_line(
     plain = a_run(0)
     (tmp_path / "run").mkdir()
     write_jsonl(tmp_path / "run/trajectories.jsonl", [plain.model_dump()])
-    write_jsonl(tmp_path / "rows.jsonl", [{"answer": "x"}])
-    places = {"{run}": str(tmp_path / "rows.jsonl"), "{directory}": str(tmp_path / "run")}
+    write_jsonl(tmp_path / "rows.jsonl", [{"question": "Who?"}, {"answer": "x"}])
+    write_jsonl(tmp_path / "empty.jsonl", [])
+    places = {
+        "{empty}": str(tmp_path / "empty.jsonl"),
+        "{run}": str(tmp_path / "rows.jsonl"),
+        "{directory}": str(tmp_path / "run"),
+    }
     given = [places.get(word, word) for word in words]
     with pytest.raises(SystemExit) as caught:
         main([str(tmp_path / "run"), "--output_dir", str(tmp_path / "out"), "--held_out", "0", *given])

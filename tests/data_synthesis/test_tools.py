@@ -113,6 +113,7 @@ TROUBLE: list[tuple[Raw, str]] = [
     (Raw(200, b"[]", JSON), "no list of results"),
     (Raw(200, b"x" * 200, JSON, drip_seconds=0.1), "timeout"),
     (Raw(200, b"x" * (MAX_BYTES + 1), JSON), "too large"),
+    (Raw(302, b"", {"Location": "https://elsewhere.example/"}), "refused: HTTP status 302"),
 ]
 
 

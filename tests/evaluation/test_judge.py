@@ -9,7 +9,7 @@ from condensery.files.jsonl import read_jsonl, write_jsonl
 from condensery.message import Message
 from condensery.trajectory import Trajectory
 from condensery.verdict import parse_verdict, read_verdicts
-from evaluation.judge import main
+from evaluation.judge import BATCH, main
 from tests.scripted_endpoint import HANG, Raw, ScriptedEndpoint, say, status
 
 ANSWERS = [
@@ -88,6 +88,12 @@ def judge_words(server: ScriptedEndpoint, run: Path) -> list[str]:
     return [str(run), "--judge", server.url, "--judge_model", "scripted", "--timeout_seconds", "2"]
 
 
+def stopped(words: list[str]) -> object:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    return caught.value.code
+
+
 def test_a_missing_verdict_counts_as_neither_and_is_asked_for_again(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,17 +105,26 @@ def test_a_missing_verdict_counts_as_neither_and_is_asked_for_again(
 
     with ScriptedEndpoint(script) as server:
         words = [*judge_words(server, run), "--output_dir", str(tmp_path / "out")]
-        assert main(words) == 1
-        assert "more than 10% of the verdicts are missing" in capsys.readouterr().err
+        assert main([*words, "--max_missing", "0.5"]) == 0
         assert len(server.requests) == 1 + 2 + 2, "what cannot be read is asked for once more"
         row = figures_of(tmp_path / "out")
         assert (row["pass_at_1"], row["missing"]) == (0.5, 2), "one right, one without an answer"
+        assert stopped(judge_words(server, run)) == 1
+        assert "2 verdicts are missing" in capsys.readouterr().err
+        server.requests.clear()
         readable |= {"mill 1", "mill 2"}
         assert main([*words, "--resume"]) == 0
-        assert len(server.requests) == 5 + 2, "what is known is not asked for"
+        assert len(server.requests) == 2, "what is known is not asked for"
     verdicts = read_verdicts(run)
     assert [verdicts[f"t{n}-0"].verdict for n in range(4)] == [True, True, True, False]
     assert verdicts["t0-0"].prompt_tokens == 7
+
+
+def test_a_judge_that_never_decides_is_not_asked_to_the_end(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "trajectories.jsonl", (trajectory(n, "In 1840.") for n in range(300)))
+    with ScriptedEndpoint(lambda body: say("Absolutely!")) as server:
+        assert stopped(judge_words(server, tmp_path)) == 1
+        assert len(server.requests) == 2 * BATCH
 
 
 @pytest.mark.parametrize(
@@ -118,7 +133,7 @@ def test_a_missing_verdict_counts_as_neither_and_is_asked_for_again(
 )
 def test_a_judge_that_fails_gives_no_verdict(run: Path, reply: dict | Raw, failure: str) -> None:
     with ScriptedEndpoint(lambda body: reply) as server:
-        assert main(judge_words(server, run)) == 1
+        assert stopped(judge_words(server, run)) == 1
     failures = [row["failure"] for row in read_jsonl(run / "verdicts.jsonl") if row["verdict"] is None]
     assert failures == [failure] * 3
 
