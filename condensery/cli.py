@@ -14,6 +14,7 @@ STEPS = {
     "judge": ("evaluation.judge", "judge the answers of recorded runs, and compare the runs"),
     "capture": ("data_synthesis.capture", "record an agent as it runs, from in front of its endpoint"),
     "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, summarize these"),
+    "summarize": ("data_synthesis.summarize_runs", "ask a teacher for more summaries of recorded histories"),
     "pairs": ("data_synthesis.pairs", "build, check and split (conversation, summary) pairs"),
     "preflight": ("modeling.preflight", "check every pair with the student's chat template, before training"),
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),

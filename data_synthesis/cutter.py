@@ -7,18 +7,16 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from condensery.compaction import Compaction
 from condensery.endpoint import Endpoint
 from condensery.files.jsonl import JsonlAppender, read_records
 from condensery.reply import EndpointError
-from condensery.trajectory import Cut, Trajectory
+from condensery.trajectory import Trajectory
 from data_synthesis.cutting import Cutting, HeadTooLong, Summarize, cut_trajectory
 from data_synthesis.extractive import summarize_extractively
 from data_synthesis.fitting import RowTooLong
 from data_synthesis.import_config import ImportConfig
 from data_synthesis.importers.log_file import Reason, Rejected
-from data_synthesis.journal import answer_row, error_row
-from data_synthesis.summarizer import EndpointSummarizer, read_summary
+from data_synthesis.summarizer import EndpointSummarizer, ask_teacher
 
 REASONS: dict[type[Exception], Reason] = {
     RowTooLong: "row_too_long",
@@ -68,29 +66,7 @@ def _summarizer(
         return partial(
             summarize_extractively, max_tokens=cutting.max_summary_tokens, tokenizer=cutting.tokenizer
         )
-    ask = EndpointSummarizer(endpoint, config.prompt_template)
-
-    async def summarize(compaction: Compaction) -> Cut:
-        row: dict = {"kind": "summary", "key": compaction.id, "author": endpoint.model}
-        try:
-            reply = await ask(compaction)
-        except EndpointError as error:
-            log(row | error_row(error))
-            raise
-        summary = read_summary(reply)
-        log(row | {"failure": summary.failure} | answer_row(reply))
-        return Cut(
-            position=0,
-            summary=summary.text,
-            failure=summary.failure,
-            raw=reply.content or "",
-            author=endpoint.model,
-            prompt_template=config.prompt_template,
-            prompt_tokens=reply.prompt_tokens,
-            completion_tokens=reply.completion_tokens,
-        )
-
-    return summarize
+    return partial(ask_teacher, EndpointSummarizer(endpoint, config.prompt_template), log=log)
 
 
 def reject(run: Trajectory, reason: Reason, detail: str) -> Rejected:

@@ -31,6 +31,7 @@ Reason = Literal[
     "low_gain",  # shorter than its history, but by less than asked for
     "language",  # none of those asked for
     "not_hard",  # the summary did not fail where the full history succeeded
+    "not_best",  # another summary of the same history is better
     "near_duplicate",  # an earlier pair says nearly the same
     "contaminated",  # its question stands in an evaluation set
 ]

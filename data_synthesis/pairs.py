@@ -32,11 +32,14 @@ from data_synthesis.policy import (
     check_pair,
     contaminated,
     hard_questions,
+    keep_best,
     near_duplicates,
     verdicts_of,
 )
 from data_synthesis.run_costs import costs_of
 from data_synthesis.split import held_out_questions
+from data_synthesis.summarize_runs import FILE as SAMPLES
+from data_synthesis.summarize_runs import read_samples
 
 PROG = "condensery pairs"
 
@@ -55,6 +58,14 @@ class PairsConfig(PolicyConfig):
     )
     held_out: float = field(
         default=0.1, metadata={"help": "below 1 a share of the questions, else their number; 0 for none"}
+    )
+    samples: Literal["recorded", "all", "best"] = field(
+        default="recorded",
+        metadata={"help": "of several summaries (condensery summarize): the run's own, all, or the best"},
+    )
+    best_by: Literal["provenance", "recall", "length"] = field(
+        default="provenance",
+        metadata={"help": "fewest statements without ground, most facts kept, or the shortest"},
     )
     seed: int = field(default=0, metadata={"help": "of the split"})
     formats: list[Literal["jsonl", "parquet", "datasets"]] = field(
@@ -101,7 +112,8 @@ def main(argv: list[str] | None = None) -> int:
         pairs, compactions, dropped = build_pairs(runs, config, tokenizer)
         splits = split_pairs(pairs, compactions, dropped, config)
         inputs = [*files, *template_files(config.prompt_template), *config.files()]
-        inputs += [path for file in files if (path := file.parent / FILE).exists()]
+        beside = [file.parent / name for file in files for name in (FILE, SAMPLES)]
+        inputs += [path for path in beside if path.exists()]
         if not config.dry_run:
             directory = open_run_directory(config.output_dir, config.resume)
             check_same_run(directory, resolved_config(config), inputs)
@@ -140,19 +152,27 @@ def build_pairs(
     can_be_hard = _answered_with_full_history(config)
     for directory, own in runs.items():
         verdicts = verdicts_of(directory, own)
+        samples = {} if config.samples == "recorded" else read_samples(directory)
         for run in tqdm(own, unit="run", desc="pairs", disable=None):
             for compaction, cut in zip(compactions_of(run), run.cuts):
-                row = build_pair(compaction, cut, config.prompt_template, tokenizer)
-                if isinstance(row, Pair) and can_be_hard is not None:
-                    row.hard = run.question_id in can_be_hard and verdicts[run.id] is False
-                if isinstance(row, Pair):
-                    row = _check(row, compaction, seen, verdicts[run.id], config)
-                if isinstance(row, Dropped):
-                    dropped.append(row)
-                    continue
-                seen.add(row.id)
-                pairs.append(row)
-                kept[compaction.id] = compaction
+                # Popped: the retry of a failed summary asks the same again.
+                rows = [
+                    build_pair(compaction, each, config.prompt_template, tokenizer)
+                    for each in [cut, *samples.pop(compaction.id, [])]
+                ]
+                if config.samples == "best":
+                    rows = keep_best(rows, compaction, config.best_by)
+                for row in rows:
+                    if isinstance(row, Pair) and can_be_hard is not None:
+                        row.hard = run.question_id in can_be_hard and verdicts[run.id] is False
+                    if isinstance(row, Pair):
+                        row = _check(row, compaction, seen, verdicts[run.id], config)
+                    if isinstance(row, Dropped):
+                        dropped.append(row)
+                        continue
+                    seen.add(row.id)
+                    pairs.append(row)
+                    kept[compaction.id] = compaction
     tasks = {pair.question_id: kept[pair.compaction_id].task for pair in pairs}
     out = contaminated(pairs, tasks, config.contamination)
     if config.near_duplicates is not None:

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from condensery.compaction import Compaction
+from condensery.facts import recall
 from condensery.files.jsonl import BadLine, scan_jsonl
 from condensery.trajectory import Trajectory
 from condensery.verdict import read_verdicts
-from data_synthesis.pair import Dropped, Pair
+from data_synthesis.pair import Dropped, Pair, Reason
 from data_synthesis.similarity import Shingles, shingles_of, similar_pairs, words_of
 
 CONTAMINATION_WORDS = 13  # a run of so many words in common, as GPT-3 and its successors counted it
@@ -92,6 +94,27 @@ def check_pair(pair: Pair, verdict: bool | None, config: PolicyConfig) -> Droppe
     return None
 
 
+def keep_best(
+    rows: list[Pair | Dropped], compaction: Compaction, best_by: Literal["provenance", "recall", "length"]
+) -> list[Pair | Dropped]:
+    """The best of several summaries of one history; the first of equals."""
+
+    def score(pair: Pair) -> float:
+        if best_by == "length":
+            return -pair.completion_tokens
+        if best_by == "recall":
+            num_kept, num_facts = recall(pair.completion[0].content, compaction.facts or [])
+            return num_kept / (num_facts or 1)
+        return -pair.num_unsupported / (pair.num_statements or 1)
+
+    pairs = [row for row in rows if isinstance(row, Pair)]
+    best = max(pairs, key=score, default=None)
+    return [
+        row if isinstance(row, Dropped) or row is best else _drop(row, "not_best", f"by {best_by}")
+        for row in rows
+    ]
+
+
 def near_duplicates(pairs: list[Pair], similar: float) -> dict[str, Dropped]:
     """By pair id, all but the first of pairs that say the same: prompt and summary together."""
     texts = {pair.id: shingles_of(pair.prompt[0].content + pair.completion[0].content) for pair in pairs}
@@ -148,8 +171,7 @@ def hard_questions(directory: Path, runs: Iterable[Trajectory]) -> set[str]:
     return {run.question_id for run in runs if verdicts[run.id]}
 
 
-def _drop(pair: Pair, reason: Literal["unsupported", "verdict", "low_gain", "language", "not_hard",
-                                      "near_duplicate", "contaminated"], detail: str) -> Dropped:  # fmt: skip
+def _drop(pair: Pair, reason: Reason, detail: str) -> Dropped:
     return Dropped(pair.compaction_id, pair.trajectory_id, reason, detail)
 
 

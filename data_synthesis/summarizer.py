@@ -8,7 +8,7 @@ from condensery.reply import EndpointError, Reply
 from condensery.summary import Summary, check_gain, parse_summary
 from condensery.tokens import RequestCounter
 from condensery.trajectory import Cut, Trajectory
-from data_synthesis.agent import Agent
+from data_synthesis.agent import Agent, Log
 from data_synthesis.fitting import RowTooLong, fit
 from data_synthesis.journal import Journal, answer_row, error_row, stored_reply
 
@@ -22,6 +22,29 @@ class EndpointSummarizer:
 
     async def __call__(self, compaction: Compaction) -> Reply:
         return await self.endpoint.chat(render_prompt(compaction, self.prompt_template))
+
+
+async def ask_teacher(teacher: EndpointSummarizer, compaction: Compaction, log: Log) -> Cut:
+    """One summary of a history that is no live run's; the call is logged. Raises EndpointError."""
+    author = teacher.endpoint.model
+    row: dict = {"kind": "summary", "key": compaction.id, "author": author}
+    try:
+        reply = await teacher(compaction)
+    except EndpointError as error:
+        log(row | error_row(error))
+        raise
+    summary = read_summary(reply)
+    log(row | {"failure": summary.failure} | answer_row(reply))
+    return Cut(
+        position=0,
+        summary=summary.text,
+        failure=summary.failure,
+        raw=reply.content or "",
+        author=author,
+        prompt_template=teacher.prompt_template,
+        prompt_tokens=reply.prompt_tokens,
+        completion_tokens=reply.completion_tokens,
+    )
 
 
 async def ask_summary(
