@@ -103,7 +103,9 @@ def build_agent(config: RecordConfig, questions: list[Question]) -> Agent:
     explorer: Explorer = memorizing_explorer if config.paradigm == "mem1" else scripted_explorer
     summarizer: Summarizer = OracleTeacher(questions)
     if config.explorer != "scripted":
-        explorer = EndpointExplorer(config.endpoint("explorer"), config.explorer_protocol, tools.schemas)
+        budget = {"max_tokens": config.max_turn_tokens} if config.max_turn_tokens else {}
+        endpoint = config.endpoint("explorer", **budget)
+        explorer = EndpointExplorer(endpoint, config.explorer_protocol, tools.schemas)
     if config.teacher != "oracle":
         endpoint = config.endpoint("teacher", max_tokens=config.max_summary_tokens)
         summarizer = EndpointSummarizer(endpoint, config.prompt_template)
@@ -221,7 +223,8 @@ def report(directory: Path, config: RecordConfig, inputs: list[Path]) -> int:
         for reason, number in rows.most_common():
             print(f"{name:9} {number:6}  {reason}")
     print(f"{directory}: {counts['rollouts'].total()} rollouts, {counts['rejected'].total()} rejected")
-    if counts["rollouts"] and not counts["events"]["accepted summaries"]:
+    is_unused = config.paradigm == "resum" and not counts["events"]["accepted summaries"]
+    if counts["rollouts"] and is_unused:
         print(
             f"nothing was compacted in a window of {config.window_tokens} tokens; lower --window_tokens "
             "(the offline web fills 700 with --reserve_tokens 0)",

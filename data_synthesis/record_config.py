@@ -90,6 +90,9 @@ class RecordConfig(ToolConfig):
     )
     temperature: float = field(default=0.6, metadata={"help": "of explorer and teacher", "minimum": 0})
     top_p: float = field(default=0.95, metadata={"help": "of explorer and teacher", "minimum": 0})
+    max_turn_tokens: int | None = field(
+        default=None, metadata={"help": "budget of one turn of the explorer", "minimum": 1}
+    )
     max_summary_tokens: int = field(
         default=4096, metadata={"help": "budget of the teacher's answer", "minimum": 1}
     )

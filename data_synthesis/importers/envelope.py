@@ -47,16 +47,20 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
 
 def _read_lines(data: bytes) -> Iterator[Row | BadRow]:
     """An indented document that is broken would give one complaint a line; it gives one."""
-    if data.lstrip()[:2].strip() in (b"{", b"["):
-        yield BadRow(1, f"a JSON document that does not parse: {_parse(data)}")
-        return
     lines = data.split(b"\n")
+    rows: list[Row | BadRow] = []
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        parsed = _parse(line)
-        torn = " (torn last line)" if number == len(lines) else ""
-        yield BadRow(number, parsed + torn) if isinstance(parsed, str) else Row(number, parsed.value)
+        if line.strip():
+            parsed = _parse(line)
+            torn = " (torn last line)" if number == len(lines) else ""
+            if isinstance(parsed, str):
+                rows.append(BadRow(number, parsed + torn))
+            else:
+                rows.append(Row(number, parsed.value))
+    is_indented = data.lstrip()[:2].strip() in (b"{", b"[")
+    if is_indented and not any(isinstance(row, Row) and isinstance(row.value, dict) for row in rows):
+        rows = [BadRow(1, f"a JSON document that does not parse: {_parse(data)}")]
+    yield from rows
 
 
 def _parse(data: bytes) -> Row | str:

@@ -1,7 +1,6 @@
 """Logs of every family: the same small run in each of them, whole and damaged at random."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -147,6 +146,45 @@ FORMATS: dict[str, list[dict]] = {
 }
 
 
+SESSIONS = {"claude_code", "codex", "inspect"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": json.dumps(INPUT)}}
+CHAT = [
+    {"role": "user", "content": ASK},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": FOUND},
+    {"role": "assistant", "content": SAY},
+]
+TEXT_CALL = (
+    f'<think>look</think><tool_call>{{"name": "search", "arguments": {json.dumps(INPUT)}}}</tool_call>'
+)
+FORMATS |= {
+    "openai": [{"messages": CHAT}],
+    "legacy function_call": [
+        {
+            "messages": [
+                CHAT[0],
+                {"role": "assistant", "content": None, "function_call": CALL["function"]},
+                {"role": "function", "name": "search", "content": FOUND},
+                CHAT[3],
+            ]
+        }
+    ],
+    "resum": [
+        {
+            "question": ASK,
+            "messages": [
+                CHAT[0],
+                {"role": "assistant", "content": TEXT_CALL},
+                {"role": "user", "content": f"<tool_response>\n{FOUND}\n</tool_response>"},
+                {"role": "assistant", "content": f"<answer>{SAY}</answer>"},
+            ],
+        }
+    ],
+    "swe_agent": [{"environment": "main", "history": CHAT}],
+    "tau_bench": [{"task_id": 1, "trial": 0, "reward": 1.0, "traj": CHAT}],
+}
+
+
 def write(folder: Path, rows: list) -> Path:
     path = folder / "log.txt"
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
@@ -154,13 +192,17 @@ def write(folder: Path, rows: list) -> Path:
 
 
 def check_pairs(log: Log) -> None:
+    """Every result answers an open call, and every call that its run went on from is answered."""
     for run in log.trajectories:
-        open_ids: Counter[str] = Counter()
-        for message in run.messages:
+        open_calls: dict[str, list[int]] = {}
+        for position, message in enumerate(run.messages):
             if message.role == "tool":
-                assert message.tool_call_id and open_ids[message.tool_call_id] > 0
-                open_ids[message.tool_call_id] -= 1
-            open_ids.update(call.id for call in message.tool_calls)
+                assert message.tool_call_id and open_calls.get(message.tool_call_id)
+                open_calls[message.tool_call_id].pop()
+            for call in message.tool_calls:
+                open_calls.setdefault(call.id, []).append(position)
+        for position in (each for positions in open_calls.values() for each in positions):
+            assert {message.role for message in run.messages[position + 1 :]} <= {"tool"}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -209,7 +251,7 @@ def damage(data: st.DataObject, value: object) -> object:
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(sorted(set(FORMATS) - {"claude_code", "codex", "inspect"})), st.data())
+@given(st.sampled_from(sorted(set(FORMATS) - SESSIONS)), st.data())
 def test_a_damaged_row_has_one_outcome(name: str, data: st.DataObject) -> None:
     rows = [damage(data, FORMATS[name][0]), *FORMATS[name]]
     with TemporaryDirectory() as folder:
@@ -219,13 +261,42 @@ def test_a_damaged_row_has_one_outcome(name: str, data: st.DataObject) -> None:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(["claude_code", "codex", "inspect"]), st.data())
+@given(st.sampled_from(sorted(SESSIONS)), st.data())
 def test_a_damaged_session_never_crashes_or_vanishes(name: str, data: st.DataObject) -> None:
     rows = damage(data, FORMATS[name])
     with TemporaryDirectory() as folder:
         log = scan_log(write(Path(folder), rows if isinstance(rows, list) else [rows]))
     assert log.trajectories or log.rejected
     check_pairs(log)
+
+
+def damage_bytes(data: st.DataObject, content: bytes) -> bytes:
+    """A piece cut out, repeated, or replaced by foreign bytes, somewhere."""
+    start = data.draw(st.integers(0, len(content)))
+    end = min(len(content), start + data.draw(st.integers(0, 60)))
+    piece = data.draw(
+        st.sampled_from([b"", content[start:end] * 2, b"\xff\xfe\x00", b"\n", b"\r", b'"', b"}{"])
+    )
+    return content[:start] + piece + content[end:]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(sorted(FORMATS)), st.data())
+def test_damaged_bytes_have_an_outcome_and_leave_the_other_rows_alone(name: str, data: st.DataObject) -> None:
+    good = "".join(json.dumps(row) + "\n" for row in FORMATS[name]).encode()
+    bad = damage_bytes(data, good)
+    bad = bad if bad.endswith(b"\n") else bad + b"\n"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "log.jsonl"
+        path.write_bytes(bad + good)
+        log = scan_log(path)
+    check_pairs(log)
+    if name not in SESSIONS:
+        assert any(run.question == ASK and len(run.messages) == 4 for run in log.trajectories)
+        num_lines = sum(bool(line.strip()) for line in (bad + good).split(b"\n"))
+        assert len(log.trajectories) + len(log.rejected) == num_lines
+    else:
+        assert log.trajectories or log.rejected
 
 
 def test_the_context_that_codex_adds_is_not_the_task(tmp_path: Path) -> None:
