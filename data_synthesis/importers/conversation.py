@@ -36,6 +36,7 @@ def read_conversation(row: dict, notes: Notes) -> Trajectory:
         cuts=cuts,
         prediction=prediction,
         termination=termination_of(row.get("termination"), prediction is not None),
+        verdict={"correct": True, "incorrect": False}.get(str(row.get("trajectory_correctness")).lower()),
     )
 
 

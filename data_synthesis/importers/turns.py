@@ -11,9 +11,14 @@ from condensery.message import FunctionCall, Message, Role, ToolCall
 
 ROLES: dict[str, Role] = {
     **dict.fromkeys(["system", "developer"], "system"),
-    **dict.fromkeys(["user", "human"], "user"),
+    # A result in OpenSeeker's text is told by its tags, like one in a user turn.
+    **dict.fromkeys(["user", "human", "tool_output"], "user"),
     **dict.fromkeys(
-        ["assistant", "ai", "gpt", "model", "agent", "bot", "chatgpt", "function_call"], "assistant"
+        [
+            *("assistant", "ai", "gpt", "model", "agent", "bot", "chatgpt", "function_call"),
+            *("reasoning", "tool_call", "answer"),  # OpenSeeker: a turn for each part of a reply
+        ],
+        "assistant",
     ),
     **dict.fromkeys(
         ["tool", "function", "observation", "ipython", "tool_response", "tool_result", "toolresult"], "tool"

@@ -216,6 +216,25 @@ def test_the_same_run_in_every_format(tmp_path: Path, name: str) -> None:
     assert "bridge" in run.messages[1].tool_calls[0].function.arguments
 
 
+def test_openseeker_has_a_turn_for_each_part_of_a_reply_and_a_verdict(tmp_path: Path) -> None:
+    turns = [
+        {"role": "system", "content": "Reason, then call."},
+        {"role": "user", "content": ASK},
+        {"role": "reasoning", "content": "<think>look</think>"},
+        {"role": "tool_call", "content": TEXT_CALL.partition("</think>")[2]},
+        {"role": "tool_output", "content": f"<tool_response>\n{FOUND}\n</tool_response>"},
+        {"role": "reasoning", "content": "<think>that is it</think>"},
+        {"role": "answer", "content": f"<answer>{SAY}</answer>"},
+    ]
+    row = {"messages": json.dumps(turns), "trajectory_correctness": "Incorrect"}
+    log = read_log(write(tmp_path, [row]))
+    (run,) = log.trajectories
+    roles = ["system", "user", "assistant", "assistant", "tool", "assistant", "assistant"]
+    assert [message.role for message in run.messages] == roles and not log.notes
+    assert (run.verdict, run.prediction, run.question) == (False, SAY, ASK)
+    check_pairs(log)
+
+
 def test_recorded_compactions_become_cuts(tmp_path: Path) -> None:
     compacted = {"type": "compacted", "payload": {"message": "north is long"}}
     more = item(type="message", role="assistant", content=[{"type": "output_text", "text": "So: north."}])
