@@ -44,6 +44,7 @@ def _add(item: dict, turns: list[dict], notes: Notes) -> None:
         call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": arguments}
         if turns and turns[-1]["role"] == "assistant":  # text and calls of one reply are items of their own
             turns[-1].setdefault("tool_calls", []).append(call)
+            notes["item_of_one_reply"] += 1
         else:
             turns.append({"role": "assistant", "content": None, "tool_calls": [call]})
     elif kind in ("function_call_output", "custom_tool_call_output"):

@@ -22,7 +22,7 @@ def turns_of(row: dict) -> object | None:
 
 def read_conversation(row: dict, notes: Notes) -> Trajectory:
     """A trajectory from a row with a list of turns. Raises ValueError when a turn cannot be read."""
-    turns = chat_turns(row)
+    turns = chat_turns(row, notes)
     messages = read_turns(turns, notes)
     if not any(message.tool_calls for message in messages):
         messages = pair_results(from_text(messages, notes), notes)
@@ -40,18 +40,25 @@ def read_conversation(row: dict, notes: Notes) -> Trajectory:
     )
 
 
-def chat_turns(row: dict) -> object:
-    """The turns of a row in the chat shape, whatever library wrote them; as they are where none is known."""
+def chat_turns(row: dict, notes: Notes) -> object:
+    """The turns of a row in the chat shape, whatever library wrote them; as they are where none is known.
+
+    A turn that held several things becomes several; how many came to it is counted.
+    """
     if is_atif(row):
-        return turns_of_steps(row)
+        steps = turns_of_steps(row)
+        notes["split_turn"] += len(steps) - len(row["steps"])
+        return steps
     turns = turns_of_fences(row) if is_mini_swe_agent(row) else turns_of(row)
     if not isinstance(turns, list):
         return turns
     turns = [read_langchain(turn) if is_langchain(turn) else turn for turn in turns]
+    num_turns = len(turns)
     if has_blocks(turns):
         turns = split_blocks(turns)
     elif any(map(is_react, turns)):
         turns = split_react(turns)
+    notes["split_turn"] += len(turns) - num_turns
     # In a key of its own: Anthropic, ShareGPT.
     return [{"role": "system", "content": row["system"]}, *turns] if row.get("system") else turns
 

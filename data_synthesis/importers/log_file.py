@@ -87,7 +87,7 @@ def _read(row: Row | BadRow, path: Path, notes: Notes) -> Trajectory | Rejected:
         return Rejected(str(path), row.line, "bad_turn", " ".join(str(error).split()))
     if trajectory is None:
         return _not_a_run(value, path, row.line)
-    notes.update(own)
+    notes.update(+own)
     return trajectory.model_copy(update={"source": f"{path}:{row.line}"})
 
 

@@ -18,9 +18,10 @@ def read_openhands(row: dict, notes: Notes) -> Trajectory:
     turns: list[dict] = []
     for event in row["history"]:
         _add(event, turns, notes)
-    turns = [turn for turn in turns if turn["role"] != "assistant" or turn["content"] or turn["tool_calls"]]
+    said = [turn for turn in turns if turn["role"] != "assistant" or turn["content"] or turn["tool_calls"]]
+    notes["empty_turn"] += len(turns) - len(said)
     return trajectory_of(
-        read_turns(turns, notes), question=None, question_id=first_text(row.get("instance_id"))
+        read_turns(said, notes), question=None, question_id=first_text(row.get("instance_id"))
     )
 
 

@@ -323,3 +323,22 @@ def test_the_context_that_codex_adds_is_not_the_task(tmp_path: Path) -> None:
     rows = [item(type="message", role="user", content=context), *FORMATS["codex"]]
     run = read_log(write(tmp_path, rows)).trajectories[0]
     assert run.question == ASK and run.head == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "note", "number"),
+    [("anthropic", "split_turn", 0), ("atif", "split_turn", 1), ("react", "split_turn", 2), ("resum", "", 0)],
+)
+def test_turns_that_were_split_are_counted(tmp_path: Path, name: str, note: str, number: int) -> None:
+    assert read_log(write(tmp_path, FORMATS[name])).notes[note] == number
+
+
+def test_a_turn_of_two_results_is_counted_as_split(tmp_path: Path) -> None:
+    second = {"type": "tool_use", "id": "c2", "name": "search", "input": INPUT}
+    gives = [GIVE, GIVE | {"tool_use_id": "c2"}, {"type": "text", "text": "Go on."}]
+    turns = [{"role": "user", "content": ASK}, {"role": "assistant", "content": [USE, second]}]
+    log = read_log(write(tmp_path, [{"messages": [*turns, {"role": "user", "content": gives}]}]))
+    assert [message.role for message in log.trajectories[0].messages] == [
+        *("user", "assistant", "tool", "tool", "user")
+    ]
+    assert log.notes["split_turn"] == 2
