@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     num_entities = len({page.title for page in pages if page.kind == "profile"})
     print(f"{directory}: {len(pages)} pages ({', '.join(f'{n} {k}' for k, n in kinds.most_common())}), "
           f"{len(questions)} questions, {num_entities} entities")  # fmt: skip
-    if num_entities < 0.99 * config.num_entities:
+    if config.level == 1 and num_entities < 0.99 * config.num_entities:
         print(f"{config.num_entities} entities were asked for, and the vocabulary has no more names; "
               "--level 2 joins its words to new ones")  # fmt: skip
     return 0
