@@ -130,9 +130,15 @@ def _fact_line(fact: Fact, forms: dict[str, str], history: str) -> str:
 
     Facts carried over from the last summary keep the line that they have there.
     """
-    line = next(line for line in history.splitlines() if fact.stands_in(line))
-    row = RESULT.match(line)
-    if row is None:
-        return line
-    sentence = next(unit for unit in split_sentences(line[row.end() :]) if fact.stands_in(unit))
-    return forms["fact"].format(source=row[1], sentence=sentence)
+    holding = None
+    for line in (line for line in history.splitlines() if fact.stands_in(line)):
+        row = RESULT.match(line)
+        if row is None:
+            return line
+        stated = next((unit for unit in split_sentences(line[row.end() :]) if fact.stands_in(unit)), None)
+        if stated:
+            return forms["fact"].format(source=row[1], sentence=stated)
+        holding = holding or line
+    # A page's title and year happen to be subject and value: to whoever checks the text, that is the fact.
+    assert holding is not None
+    return next(unit for unit in split_sentences(holding) if fact.stands_in(unit))

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from condensery.compaction import Compaction, facts_within
-from condensery.facts import contains
+from condensery.facts import Fact, contains
 from condensery.message import FunctionCall, Message, ToolCall
 from condensery.summary import parse_summary
 from data_synthesis.generate_web import WebConfig, generate_web, main
-from data_synthesis.question import question_from_row
+from data_synthesis.question import Question, question_from_row
 from data_synthesis.rollout import LAST_CALL
 from data_synthesis.scripted import OracleTeacher, oracle_summary, scripted_explorer
 from data_synthesis.web import Web, load_web, words
@@ -213,6 +213,23 @@ def test_search_shows_the_sentence_that_states_what_is_asked(language):
         for fact in page.facts
     ]
     assert sum(shown) / len(shown) > 0.9
+
+
+def test_a_fact_that_only_the_head_of_a_result_seems_to_state_does_not_stop_the_teacher():
+    fact = Fact(subject="Umber Museum", attribute="opening year", value="1998", source="p1")
+    head = "[p7] Umber Museum - Travel Ledger, 1998: A walk passes Umber Museum. It is old."
+    asked = Question(id="q", question="When did Umber Museum open?", answer="1998", facts=[fact])
+
+    def summary(*results: str) -> str:
+        expired = [Message(role="tool", content=text, tool_call_id="c") for text in results]
+        compaction = Compaction(
+            id="c", trajectory_id="t", question_id="q", index=0, task=asked.question, expired=expired
+        )
+        return oracle_summary(asked, compaction)
+
+    assert fact.stands_in(summary(head))
+    stated = "[p1] Umber Museum - Civic Register, 2003: Umber Museum opened in 1998."
+    assert summary(head, stated) == summary(stated)
 
 
 def test_asked_for_its_last_turn_the_explorer_answers_with_what_it_sees(world):
