@@ -14,23 +14,35 @@ def is_item(value: object) -> bool:
 
 
 def fold_rollout(rows: list[Row | BadRow], notes: Notes) -> list[Row | BadRow]:
-    """The rows with all items folded into one conversation; other rows stay what they are."""
+    """The rows with all items folded into one conversation a session; other rows stay what they are.
+
+    A compaction whose summary is encrypted starts a run of its own, with the items that replaced the history:
+    from there on the model saw nothing else.
+    """
     items = [row for row in rows if isinstance(row, Row) and is_item(row.value)]
     if not items:
         return rows
-    turns: list[dict] = []
+    folded: list[Row | BadRow] = [row for row in rows if not (isinstance(row, Row) and is_item(row.value))]
+    line, turns, session = items[0].line, list[dict](), None
     for row in items:
         kind, payload = row.value["type"], row.value["payload"]
-        if kind == "compacted" and not payload.get("message"):
-            notes["compaction_without_summary"] += 1
-        elif kind == "compacted":
-            turns.append(reset_turn(payload.get("message")))
+        replaced = payload.get("replacement_history")
+        if kind == "compacted" and payload.get("message"):
+            turns.append(reset_turn(payload["message"]))
         elif kind == "response_item":
             _add(payload, turns, notes)
         else:
-            notes["event_without_turn"] += 1
-    others = [row for row in rows if not (isinstance(row, Row) and is_item(row.value))]
-    return [*others, Row(items[0].line, {"messages": turns})]
+            notes["compaction_without_summary" if kind == "compacted" else "event_without_turn"] += 1
+            is_replaced = kind == "compacted" and isinstance(replaced, list)
+            # A session that was forked repeats the first lines of the other before any turn.
+            is_other = kind == "session_meta" and session not in (None, payload.get("id"))
+            session = payload.get("id") if kind == "session_meta" else session
+            if turns and (is_replaced or is_other):
+                folded.append(Row(line, {"messages": turns}))
+                line, turns = row.line, []
+            for item in replaced if is_replaced else []:
+                _add(item if isinstance(item, dict) else {"type": item}, turns, notes)
+    return [*folded, Row(line, {"messages": turns})]
 
 
 def _add(item: dict, turns: list[dict], notes: Notes) -> None:

@@ -83,8 +83,11 @@ def _read(row: Row | BadRow, path: Path, notes: Notes) -> Trajectory | Rejected:
     own = Notes()
     try:
         trajectory = _translate(_whole_characters(value, own), own)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except ValueError as error:
         return Rejected(str(path), row.line, "bad_turn", " ".join(str(error).split()))
+    except (TypeError, KeyError, AttributeError) as error:
+        what = f"a part of another shape than the format's ({type(error).__name__}: {error})"
+        return Rejected(str(path), row.line, "bad_turn", what)
     if trajectory is None:
         return _not_a_run(value, path, row.line)
     notes.update(+own)

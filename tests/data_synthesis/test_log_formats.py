@@ -247,12 +247,118 @@ def test_recorded_compactions_become_cuts(tmp_path: Path) -> None:
         assert len(run.messages) == 5
 
 
+def texts(log: Log) -> list[list[str]]:
+    """The runs as what each turn says, the calls by their ids."""
+    return [
+        [message.content or " ".join(call.id for call in message.tool_calls) for message in run.messages]
+        for run in log.trajectories
+    ]
+
+
 def test_sub_agents_and_branches_are_runs_of_their_own(tmp_path: Path) -> None:
-    side = [event("user", 9, "Find it.", isSidechain=True), event("assistant", 10, SAY, isSidechain=True)]
-    again = event("user", 12, "And the shortest?", parentUuid="u3")
-    rows = [*FORMATS["claude_code"], event("user", 4, "And the oldest?"), again, *side]
-    log = read_log(write(tmp_path, rows))
-    assert sorted(len(run.messages) for run in log.trajectories) == [2, 5, 5] and log.notes["branch"] == 1
+    side = [event("user", 9, "Find it.", isSidechain=True, parentUuid=None)]
+    side += [event("assistant", 10, SAY, isSidechain=True)]
+    more = [event("user", 4, "And the oldest?"), event("assistant", 5, "East.")]
+    again = [event("user", 12, "The newest?", parentUuid="u3"), event("assistant", 13, "South.")]
+    log = read_log(write(tmp_path, [*FORMATS["claude_code"], *more, *again, *side]))
+    assert texts(log) == [
+        [ASK, "c1", FOUND, SAY, "And the oldest?", "East."],
+        [ASK, "c1", FOUND, SAY, "The newest?", "South."],
+        ["Find it.", SAY],
+    ]
+    assert log.notes["branch"] == 1 and not log.notes["branch_without_reply"]
+
+
+def test_a_request_tried_again_is_a_branch_and_a_failed_one_is_none(tmp_path: Path) -> None:
+    failed = event("assistant", 20, "API Error", parentUuid="u2")
+    failed["message"]["model"] = "<synthetic>"
+    withdrawn = event("user", 21, "wait", parentUuid="u2")
+    retry = [event("assistant", 22, "The south bridge.", parentUuid="u2"), event("user", 23, "Sure?")]
+    log = read_log(write(tmp_path, [*FORMATS["claude_code"], failed, withdrawn, *retry]))
+    assert texts(log) == [[ASK, "c1", FOUND, SAY], [ASK, "c1", FOUND, "The south bridge.", "Sure?"]]
+    assert (log.notes["branch"], log.notes["branch_without_reply"], log.notes["event_without_turn"]) == (
+        1,
+        1,
+        1,
+    )
+
+
+def use(name: str) -> list[dict]:
+    return [USE | {"id": name}]
+
+
+def give(name: str, text: str) -> list[dict]:
+    return [GIVE | {"tool_use_id": name, "content": text}]
+
+
+def test_calls_side_by_side_are_no_branch_and_a_second_result_is_one(tmp_path: Path) -> None:
+    second = event("assistant", 2, use("c2"))
+    second["message"]["id"] = "m1"  # one message on two lines, a result between them
+    rows = [
+        event("user", 0, ASK),
+        event("assistant", 1, use("c1")),
+        event("user", 3, give("c1", "north"), parentUuid="u1"),
+        second,
+        event("user", 4, give("c2", "south"), parentUuid="u2"),
+        {"type": "progress", "uuid": "p", "parentUuid": "u4", "sessionId": "s"},
+        event("assistant", 5, SAY, parentUuid="p"),
+    ]
+    assert texts(log := read_log(write(tmp_path, rows))) == [[ASK, "c1 c2", "north", "south", SAY]]
+    assert not log.notes["branch"]
+    again = [
+        event("user", 6, give("c2", "east"), parentUuid="u2"),
+        event("assistant", 7, "East.", parentUuid="u6"),
+    ]
+    assert texts(log := read_log(write(tmp_path, [*rows, *again]))) == [
+        [ASK, "c1 c2", "north", "south", SAY],
+        [ASK, "c1 c2", "north", "east", "East."],
+    ]
+    assert log.notes["branch"] == 1
+
+
+def test_a_session_goes_on_across_its_compaction_and_a_broken_event_is_named(tmp_path: Path) -> None:
+    boundary = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "uuid": "b",
+        "parentUuid": None,
+        "sessionId": "s",
+    }
+    summary = event("user", 4, "north is long", isCompactSummary=True, parentUuid="b")
+    broken = {"type": "user", "uuid": "u6", "parentUuid": "u5", "sessionId": "s", "mesage": {}}
+    tail = [event("assistant", 5, "So: north."), broken, event("user", 7, "Thanks.")]
+    for link in ({}, {"logicalParentUuid": "u3"}):
+        log = read_log(write(tmp_path, [*FORMATS["claude_code"], boundary | link, summary, *tail]))
+        assert texts(log) == [[ASK, "c1", FOUND, SAY, "So: north.", "Thanks."]]
+        assert [cut.position for cut in log.trajectories[0].cuts] == [4]
+        assert [row.detail for row in log.rejected] == ["a Claude Code event of type user without a message"]
+
+
+def test_a_codex_session_that_compacts_unread_goes_on_as_a_run_of_its_own(tmp_path: Path) -> None:
+    """The summary is encrypted; what the model saw from there on is the items that replaced its history."""
+
+    def says(role: str, text: str) -> dict:
+        return {"type": "message", "role": role, "content": [{"type": "output_text", "text": text}]}
+
+    hidden = {"type": "compaction", "encrypted_content": "x"}
+    replaced = {"message": "", "replacement_history": [says("user", ASK), hidden]}
+    rows = [
+        *FORMATS["codex"],
+        {"type": "compacted", "payload": replaced},
+        item(**says("assistant", "North.")),
+    ]
+    other = [{"type": "session_meta", "payload": {"id": "t"}}, item(**says("user", "Why?"))]
+    log = read_log(write(tmp_path, [*rows, *other]))
+    assert texts(log) == [[ASK, "c1", FOUND, SAY], [ASK, "North."], ["Why?"]]
+    assert (log.notes["compaction_without_summary"], log.notes["item_compaction"]) == (2, 1)
+
+
+def test_a_part_of_another_shape_is_told_as_that(tmp_path: Path) -> None:
+    steps = [{"source": "user", "message": ASK}, {"source": "agent", "tool_calls": [7]}]
+    log = scan_log(write(tmp_path, [{"schema_version": "ATIF-v1.4", "steps": steps}]))
+    assert log.rejected[0].reason == "bad_turn" and log.rejected[0].detail.startswith(
+        "a part of another shape"
+    )
 
 
 def damage(data: st.DataObject, value: object) -> object:
