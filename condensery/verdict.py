@@ -19,6 +19,7 @@ class Verdict(BaseModel):
     trajectory_id: str
     verdict: bool | None
     judge: str
+    prompt_template: str = ""
     raw: str = ""
     failure: str | None = None
     prompt_tokens: int | None = None

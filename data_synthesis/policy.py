@@ -163,11 +163,18 @@ def _questions_in(path: Path) -> list[tuple[int, str]]:
 
 
 def hard_questions(directory: Path, runs: Iterable[Trajectory]) -> set[str]:
-    """Questions that a run with full history answered right. Raises ValueError when it is not judged."""
+    """Questions that a run with full history answered right. Raises ValueError when it is not judged, or
+    when its agent did not see the full history."""
     runs = list(runs)
     verdicts = verdicts_of(directory, runs)
     if all(verdict is None for verdict in verdicts.values()):
         raise ValueError(f"{directory} is not judged; `condensery judge {directory}` does it")
+    cut = next((run for run in runs if run.paradigm not in (None, "react") or run.cuts or run.borders), None)
+    if cut:
+        raise ValueError(
+            f"{directory} is no run with full history: {cut.id} was cut (paradigm {cut.paradigm or '-'}); "
+            "`condensery record --paradigm react` makes one"
+        )
     return {run.question_id for run in runs if verdicts[run.id]}
 
 

@@ -58,8 +58,7 @@ def make_on_ray(config: RecordConfig, questions: list[Question]) -> Make:
     ray.init(log_to_driver=False, **here)
     remote: Any = ray.remote(Worker)
     settings = {"num_cpus": 1, "max_restarts": -1, "max_concurrency": config.concurrency}
-    shared = ray.put(questions)
-    workers = cycle([remote.options(**settings).remote(config, shared) for _ in range(config.num_workers)])
+    workers = cycle([remote.options(**settings).remote(config, questions) for _ in range(config.num_workers)])
 
     async def make(job: Job, log: Log, stored: list[dict]) -> Outcome:
         calls = list(stored)

@@ -32,7 +32,8 @@ from evaluation.run_table import describe_runs, to_markdown
 PROG = "condensery judge"
 MATCH = "match"
 BATCH = 64  # after so many it is seen whether too many are missing
-PROMPT = Path(__file__).parent / "prompts" / "judge_v1.jinja"
+PROMPT_NAME = "judge_v1"
+PROMPT = Path(__file__).parent / "prompts" / f"{PROMPT_NAME}.jinja"
 
 
 @dataclass
@@ -155,7 +156,7 @@ async def judge_one(trajectory: Trajectory, judge: str, endpoint: Endpoint | Non
     if endpoint is None:
         verdict.verdict = contains(trajectory.prediction or "", trajectory.answer or "")
         return verdict
-    verdict.verdict = None
+    verdict.verdict, verdict.prompt_template = None, PROMPT_NAME
     for _ in range(2):
         try:
             reply = await endpoint.chat(judge_prompt(trajectory))
@@ -163,7 +164,8 @@ async def judge_one(trajectory: Trajectory, judge: str, endpoint: Endpoint | Non
             verdict.failure = error.kind
             return verdict
         verdict.raw, verdict.failure = reply.content or "", None
-        verdict.prompt_tokens, verdict.completion_tokens = reply.prompt_tokens, reply.completion_tokens
+        verdict.prompt_tokens = (verdict.prompt_tokens or 0) + (reply.prompt_tokens or 0)
+        verdict.completion_tokens = (verdict.completion_tokens or 0) + (reply.completion_tokens or 0)
         verdict.verdict = parse_verdict(reply.content) if reply.finish_reason != "length" else None
         if verdict.verdict is not None:
             return verdict

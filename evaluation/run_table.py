@@ -17,6 +17,7 @@ def describe_runs(
 def _describe(run: list[Trajectory], verdicts: dict[str, Verdict]) -> dict:
     asked = [trajectory for trajectory in run if trajectory.answer]
     judged = [each for each in asked if each.id in verdicts and verdicts[each.id].verdict is not None]
+    rollouts = Counter(each.question_id for each in asked)
     right: dict[str, list[bool]] = {}
     unforced: dict[str, list[bool]] = {}
     for each in judged:
@@ -25,12 +26,14 @@ def _describe(run: list[Trajectory], verdicts: dict[str, Verdict]) -> dict:
         unforced.setdefault(each.question_id, []).append(is_right and not each.forced)
     accuracy = _over_questions({name: sum(rows) / len(rows) for name, rows in right.items()})
     without = _over_questions({name: sum(rows) / len(rows) for name, rows in unforced.items()})
-    any_of = _over_questions({name: float(any(rows)) for name, rows in right.items()})
+    # A question with a verdict missing would count as wrong, or its being right as certain.
+    whole = {name for name, count in rollouts.items() if len(right.get(name, [])) == count}
+    any_of = _over_questions({name: float(any(right[name])) for name in sorted(whole)})
     return {
-        "paradigm": run[0].paradigm,
-        "questions": len({each.question_id for each in asked}),
+        "paradigm": ", ".join(sorted({each.paradigm or "-" for each in run})),
+        "questions": len(rollouts),
         "rollouts": len(asked),
-        "rollouts_per_question": max(Counter(each.question_id for each in asked).values()),
+        "rollouts_per_question": max(rollouts.values()),
         "pass_at_1": accuracy[0],
         "pass_at_1_ci": accuracy[1],
         "pass_at_k": any_of[0],
@@ -70,7 +73,7 @@ def to_markdown(figures: dict[str, dict], judge: str) -> str:
     for name, row in figures.items():
         shown = [_with_interval(row, key) for key in ("pass_at_1", "pass_at_1_unforced", "pass_at_k")]
         ended = ", ".join(f"{count} {reason}" for reason, count in row["terminations"].items())
-        cells = [name, row["paradigm"] or "-", row["questions"], *shown, row["rollouts_per_question"]]
+        cells = [name, row["paradigm"], row["questions"], *shown, row["rollouts_per_question"]]
         cells += [row["missing"], f"{row['tokens']:.0f}", row["calls"], row["compactions"], ended]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

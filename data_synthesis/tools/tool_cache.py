@@ -1,5 +1,6 @@
 """What tools have fetched, on disk by content: a resumed or repeated run pays nothing twice."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ class ToolCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._running: dict[str, asyncio.Task] = {}
 
     @cached_property
     def connection(self) -> sqlite3.Connection:
@@ -26,11 +28,19 @@ class ToolCache:
         return connection
 
     async def get(self, request: list, make: Callable[[], Awaitable[object]]) -> object:
-        """The stored result of a request, or a new one, which is stored. `request` names the backend, too."""
+        """The stored result of a request, or a new one, which is stored; of equal requests at once one is
+        made. `request` names the backend, too."""
         key = content_id(request)
         row = self.connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
         if row:
             return json.loads(row[0])
+        if key not in self._running:
+            self._running[key] = asyncio.create_task(self._make(key, make))
+            self._running[key].add_done_callback(lambda _: self._running.pop(key))
+        # One who waits may run out of time, and takes nothing from the others.
+        return await asyncio.shield(self._running[key])
+
+    async def _make(self, key: str, make: Callable[[], Awaitable[object]]) -> object:
         value = await make()
         self.connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, json.dumps(value)))
         return value

@@ -124,6 +124,13 @@ def test_hard_is_what_fails_with_a_summary_and_succeeds_with_full_history(tmp_pa
     assert outcome(tmp_path / "hard")[0] == ["t1"]
 
 
+def test_contrast_is_with_a_run_that_saw_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged(tmp_path / "full", [a_run(0)], [True])
+    with pytest.raises(SystemExit):
+        build(tmp_path, [a_run(0)], "--held_out", "0", "--contrast", str(tmp_path / "full"))
+    assert "full is no run with full history: t0 was cut" in capsys.readouterr().err
+
+
 def test_the_card_tells_the_way_from_rollouts_to_pairs_and_what_they_cost(tmp_path: Path) -> None:
     failed = a_run(2, Cut(position=3, failure="no_block", author="test"))
     runs = [a_run(0), a_run(1), failed, a_run(3).model_copy(update={"cuts": []})]

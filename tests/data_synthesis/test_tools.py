@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,51 @@ def test_what_was_fetched_is_paid_once_and_failures_are_asked_again(
     server.answer = lambda path, body, headers: serper(path, {"q": "mended"}, headers)
     assert "On mended" in call(tools_for(server, tmp_path), "search", query=["fail"])
     assert len(server.requests) == paid + 1
+
+
+def test_equal_requests_at_once_are_paid_once_and_outlive_who_asked_first(
+    server: PageServer, tmp_path: Path
+) -> None:
+    def slow(path: str, body: dict, headers: dict) -> Raw:
+        time.sleep(0.2)
+        return serper(path, body, headers)
+
+    server.answer = slow
+    tools = tools_for(server, tmp_path)
+
+    async def work() -> list[str]:
+        arguments = json.dumps({"query": ["mill"]})
+        first = asyncio.create_task(tools.call("search", arguments))
+        others = [asyncio.create_task(tools.call("search", arguments)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        first.cancel()
+        found = await asyncio.gather(*others)
+        await tools.close()
+        return found
+
+    assert len(set(asyncio.run(work()))) == 1 and len(server.requests) == 1
+
+
+def test_the_key_stands_in_no_file_of_a_run(server: PageServer, tmp_path: Path) -> None:
+    def model(body: dict) -> dict:
+        asked = len(body["messages"]) > 2
+        return say("<answer>1843</answer>") if asked else call_tool("search", {"query": ["mill", "fail"]})
+
+    server.answer = serper
+    questions = tmp_path / "questions.jsonl"
+    write_jsonl(questions, [{"question": "When was the mill built?", "answer": "1843"}])
+    words = ["--questions", str(questions), "--search", "serper", "--search_url", server.url]
+    with ScriptedEndpoint(model) as endpoint:
+        for role in ("explorer", "teacher"):
+            words += [f"--{role}", endpoint.url, f"--{role}_model", "scripted"]
+        assert main([*words, "--output_dir", str(tmp_path / "run")]) == 0
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert {"calls.jsonl", "run.json", "tool_cache.sqlite", "trajectories.jsonl"} <= {p.name for p in files}
+    assert not [path.name for path in files if KEY.encode() in path.read_bytes()]
+    (row,) = read_jsonl(tmp_path / "run" / "trajectories.jsonl")
+    assert "On mill" in row["messages"][3]["content"] and {
+        r.headers["X-API-KEY"] for r in server.requests
+    } == {KEY}
 
 
 JSON = {"Content-Type": "application/json"}

@@ -1,6 +1,10 @@
 """Judging: a verdict is read to the letter, a missing one is neither right nor wrong, none paid twice."""
 
 import json
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from condensery.verdict import parse_verdict, read_verdicts
 from evaluation.judge import BATCH, main
 from tests.scripted_endpoint import HANG, Raw, ScriptedEndpoint, say, status
 
+MILL = re.compile(r"mill \d+ ")
 ANSWERS = [
     ("The year agrees.\nVerdict: correct", True),
     ("The year differs.\n\n  Verdict: incorrect  \n", False),
@@ -84,8 +89,29 @@ def test_pass_at_k_is_any_of_the_rollouts_of_a_question(tmp_path: Path) -> None:
     assert (row["pass_at_1"], row["pass_at_k"], row["rollouts_per_question"]) == (0.25, 0.5, 2)
 
 
-def judge_words(server: ScriptedEndpoint, run: Path) -> list[str]:
-    return [str(run), "--judge", server.url, "--judge_model", "scripted", "--timeout_seconds", "2"]
+def test_a_question_with_a_verdict_missing_has_no_pass_at_k(tmp_path: Path) -> None:
+    rows = [trajectory(number, "No.", rollout) for number in range(2) for rollout in range(2)]
+    write_jsonl(tmp_path / "trajectories.jsonl", rows)
+
+    def script(body: dict) -> dict:
+        if "mill 0" in body["messages"][0]["content"]:
+            return say("Verdict: correct")
+        seen.append(body)
+        return say("Verdict: incorrect" if len(seen) == 1 else "Hm.")
+
+    seen: list[dict] = []
+    with ScriptedEndpoint(script) as server:
+        words = [*judge_words(server, tmp_path), "--max_missing", "0.5", "--concurrency", "1"]
+        assert main([*words, "--output_dir", str(tmp_path / "out")]) == 0
+    row = figures_of(tmp_path / "out")
+    assert (row["pass_at_1"], row["pass_at_k"], row["missing"]) == (0.5, 1.0, 1)
+    last = read_jsonl(tmp_path / "verdicts.jsonl")[-1]
+    assert (last["failure"], last["prompt_template"]) == ("unreadable", "judge_v1")
+    assert last["prompt_tokens"] == 2 * read_jsonl(tmp_path / "verdicts.jsonl")[0]["prompt_tokens"]
+
+
+def judge_words(server: ScriptedEndpoint, run: Path, seconds: str = "30") -> list[str]:
+    return [str(run), "--judge", server.url, "--judge_model", "scripted", "--timeout_seconds", seconds]
 
 
 def stopped(words: list[str]) -> object:
@@ -120,6 +146,34 @@ def test_a_missing_verdict_counts_as_neither_and_is_asked_for_again(
     assert verdicts["t0-0"].prompt_tokens == 7
 
 
+def test_a_kill_pays_no_stored_verdict_again(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "trajectories.jsonl", (trajectory(n, "In 1840.") for n in range(200)))
+
+    def mills(bodies: list[dict]) -> set[str]:
+        return {found[0] for body in bodies if (found := MILL.search(body["messages"][0]["content"]))}
+
+    def stored() -> set[str]:
+        path = tmp_path / "verdicts.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return {f"mill {json.loads(line)['trajectory_id'][1:-2]} " for line in lines}
+
+    with ScriptedEndpoint(lambda body: say("Verdict: correct")) as server:
+        command = [sys.executable, "-m", "evaluation.judge", *judge_words(server, tmp_path)]
+        for _ in range(3):
+            known, before = stored(), len(server.requests)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while process.poll() is None and len(server.requests) - before <= 40:
+                time.sleep(0.001)
+            process.kill()
+            process.wait()
+            assert not known & mills(server.requests[before:])
+        known, before = stored(), len(server.requests)
+        assert len(known) < 200 and main(command[3:]) == 0
+        assert not known & mills(server.requests[before:])
+    rows = [row["trajectory_id"] for row in read_jsonl(tmp_path / "verdicts.jsonl")]
+    assert len(rows) == len(set(rows)) == 200
+
+
 def test_a_judge_that_never_decides_is_not_asked_to_the_end(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "trajectories.jsonl", (trajectory(n, "In 1840.") for n in range(300)))
     with ScriptedEndpoint(lambda body: say("Absolutely!")) as server:
@@ -133,7 +187,7 @@ def test_a_judge_that_never_decides_is_not_asked_to_the_end(tmp_path: Path) -> N
 )
 def test_a_judge_that_fails_gives_no_verdict(run: Path, reply: dict | Raw, failure: str) -> None:
     with ScriptedEndpoint(lambda body: reply) as server:
-        assert stopped(judge_words(server, run)) == 1
+        assert stopped(judge_words(server, run, seconds="2")) == 1
     failures = [row["failure"] for row in read_jsonl(run / "verdicts.jsonl") if row["verdict"] is None]
     assert failures == [failure] * 3
 
