@@ -45,6 +45,7 @@ class Cut(BaseModel):
     summary: str | None = None
     failure: str | None = None
     raw: str = ""
+    reasoning: str = ""
     author: str = ""
     prompt_template: str = ""
     prompt_tokens: int | None = None

@@ -46,8 +46,9 @@ class Turn(BaseModel):
 
 
 class Pair(BaseModel):
-    """A training row. `prompt_template` is a name; its text stands once beside the rows. `hard`: the run
-    failed where one with full history succeeded; None where that was not compared."""
+    """A training row. `prompt_template` is a name; its text stands once beside the rows. `reasoning` is the
+    teacher's, for `condensery sft --thinking keep`. `hard`: the run failed where one with full history
+    succeeded; None where that was not compared."""
 
     model_config = ConfigDict(extra="forbid")
     id: str
@@ -58,6 +59,7 @@ class Pair(BaseModel):
     language: str
     prompt: list[Turn]
     completion: list[Turn]
+    reasoning: str = ""
     prompt_template: str
     author: str
     prompt_tokens: int
@@ -110,6 +112,7 @@ def build_pair(
         language=compaction.language,
         prompt=[Turn.model_validate(turn) for turn in prompt],
         completion=[Turn(role="assistant", content=completion)],
+        reasoning=escape(cut.reasoning.replace("</think>", "")),
         prompt_template=load_template(template)[0],
         author=cut.author,
         prompt_tokens=request_tokens(compaction, template, tokenizer),

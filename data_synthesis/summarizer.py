@@ -40,6 +40,7 @@ async def ask_teacher(teacher: EndpointSummarizer, compaction: Compaction, log: 
         summary=summary.text,
         failure=summary.failure,
         raw=reply.content or "",
+        reasoning=reasoning_of(reply),
         author=author,
         prompt_template=teacher.prompt_template,
         prompt_tokens=reply.prompt_tokens,
@@ -68,6 +69,7 @@ async def ask_summary(
         summary = check_gain(summary, _tokens_with(agent, trajectory, cut, summary.text), num_tokens)
     cut.summary, cut.failure, cut.raw = summary.text, summary.failure, reply.message.content
     cut.prompt_tokens, cut.completion_tokens = reply.prompt_tokens, reply.completion_tokens
+    cut.reasoning = reasoning_of(reply)
     return cut, None
 
 
@@ -106,6 +108,13 @@ def read_summary(reply: Reply) -> Summary:
     ):
         return Summary(failure="tool_call" if reply.message.tool_calls else "thinking_only")
     return parse_summary(reply.content, reply.finish_reason, bool(reply.message.tool_calls))
+
+
+def reasoning_of(reply: Reply) -> str:
+    """What the teacher thought before its summary, split off by the endpoint or not."""
+    thought, closed, _ = (reply.content or "").rpartition("</think>")
+    inside = thought.strip().removeprefix("<think>").strip() if closed else ""
+    return "\n".join(filter(None, [(reply.message.reasoning_content or "").strip(), inside]))
 
 
 def fit_request(agent: Agent, compaction: Compaction) -> tuple[Compaction, int]:

@@ -85,7 +85,7 @@ def read_run(checkpoint: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{checkpoint} is no run of `condensery sft`: it has no run.json")
     run = run_directory.read_run(path)
-    if not {"train_file", "model_name_or_path", "enable_thinking"} <= run["config"].keys():
+    if not {"train_file", "model_name_or_path", "thinking"} <= run["config"].keys():
         raise ValueError(f"{checkpoint} is no run of `condensery sft`, but of {run.get('command')}")
     if not run["counts"].get("finished"):
         raise ValueError(f"{checkpoint} is not finished; run its command again with --resume")
@@ -104,7 +104,7 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     return {
         "base": config.base or settings["model_name_or_path"],
         "prompt_template": {"name": name, "text": text},
-        "enable_thinking": settings["enable_thinking"],
+        "thinking": settings["thinking"],
         "budgets": {"max_length": settings.get("max_length", 1024), "max_new_tokens": config.max_new_tokens},
         "data": run["inputs"],
         "training": {"config": settings, "counts": run["counts"], "git_commit": run.get("git_commit")},
@@ -134,6 +134,7 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     from transformers import AutoConfig
 
     from distill.proof import changed_tensors, compare, fixed_logprobs, fixed_pairs, num_trained_tensors
+    from modeling.chat_template import thinking_switch
     from modeling.generation import stop_ids
     from modeling.loading import base_of, load_model, load_tokenizer, resolve_model
 
@@ -143,7 +144,8 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     trained_dtype = AutoConfig.from_pretrained(resolve_model(weights_of)).dtype
     dtype = trained_dtype if config.dtype == "auto" else getattr(torch, config.dtype)
     tokenizer = load_tokenizer(str(config.checkpoint))
-    pairs = fixed_pairs(tokenizer, card["enable_thinking"])
+    card["enable_thinking"] = thinking_switch(tokenizer, card["thinking"])
+    pairs = fixed_pairs(tokenizer, card["thinking"])
 
     model: Any = load_model(str(config.checkpoint), "float32", device_map=device_map())
     trained = fixed_logprobs(model, pairs)
@@ -159,9 +161,7 @@ def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) ->
     del model
 
     exported_model = load_model(str(folder), "float32", device_map=device_map())
-    exported = fixed_logprobs(
-        exported_model, fixed_pairs(load_tokenizer(str(folder)), card["enable_thinking"])
-    )
+    exported = fixed_logprobs(exported_model, fixed_pairs(load_tokenizer(str(folder)), card["thinking"]))
     base_model = load_model(base_place, "float32", device_map=device_map())
     base = fixed_logprobs(base_model, pairs)
     changed = changed_tensors(exported_model, base_model, dtype)

@@ -13,8 +13,9 @@ from peft.tuners.lora.layer import LoraLayer
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from condensery.thinking import Thinking
 from modeling.chat_template import RenderedPair, render_pair
-from modeling.fixed_prompts import fixed_chats
+from modeling.fixed_prompts import FIXED_REASONING, fixed_chats
 from modeling.logprobs import completion_logprobs
 
 MAX_DRIFT = 1e-4  # nats per token between trained and exported in one precision
@@ -57,8 +58,8 @@ class Proof:
         return asdict(self)
 
 
-def fixed_pairs(tokenizer: PreTrainedTokenizerBase, enable_thinking: bool | None) -> list[RenderedPair]:
-    return [render_pair(tokenizer, *chat, enable_thinking) for chat in fixed_chats()]
+def fixed_pairs(tokenizer: PreTrainedTokenizerBase, thinking: Thinking) -> list[RenderedPair]:
+    return [render_pair(tokenizer, *chat, thinking, FIXED_REASONING) for chat in fixed_chats()]
 
 
 def fixed_logprobs(model: PreTrainedModel, pairs: list[RenderedPair]) -> torch.Tensor:

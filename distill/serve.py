@@ -116,7 +116,7 @@ def vllm_command(config: ServeConfig) -> list[str]:
     if card.enable_thinking is not None:
         switch = json.dumps({"enable_thinking": card.enable_thinking})
         command += ["--default-chat-template-kwargs", switch]
-    parser = config.reasoning_parser or default_reasoning_parser(config.model, model, card)
+    parser = config.reasoning_parser or default_reasoning_parser(model, card)
     if parser:
         command += ["--reasoning-parser", parser]
     return command + shlex.split(config.vllm_args)
@@ -137,11 +137,9 @@ def model_window(model: dict[str, Any]) -> int:
     return window
 
 
-def default_reasoning_parser(folder: Path, model: dict[str, Any], card: ExportCard) -> str | None:
-    """Qwen3 thinks unless told not to; its thinking belongs in a field of its own, not before the summary."""
-    template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    thinks = "<think>" in template and card.enable_thinking is not False
-    return "qwen3" if thinks and str(model["model_type"]).startswith("qwen3") else None
+def default_reasoning_parser(model: dict[str, Any], card: ExportCard) -> str | None:
+    """What a Qwen3 learned to think belongs in a field of its own, not before the summary."""
+    return "qwen3" if card.thinking == "keep" and str(model["model_type"]).startswith("qwen3") else None
 
 
 def check_vllm(python: str) -> None:

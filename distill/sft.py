@@ -16,7 +16,7 @@ import sys
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 PROG = "condensery sft"
 
@@ -51,8 +51,12 @@ class SFTArguments:
         default=64,
         metadata={"help": "pairs per optimizer step over all processes; accumulation follows from it"},
     )
-    enable_thinking: bool | None = field(
-        default=None, metadata={"help": "the thinking switch of hybrid chat templates; stored with the model"}
+    thinking: Literal["keep", "empty", "none"] = field(
+        default="none",
+        metadata={
+            "help": "keep: train on the teacher's reasoning; empty: on a thought that closes at once; "
+            "none: without; serving follows"
+        },
     )
     limit: int | None = field(
         default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
@@ -118,7 +122,7 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
         raise
     if "eval" in datasets and training.eval_strategy == "no":  # a file that is given is looked at
         trainer.evaluate()
-    finish_run(trainer, output_dir, arguments, datasets)
+    finish_run(trainer, output_dir, datasets)
     return 0
 
 
@@ -144,7 +148,7 @@ def load_datasets(arguments: SFTArguments, training: Any, tokenizer: Any) -> dic
     files = {"train": arguments.train_file, "eval": arguments.eval_file}
     rows = {split: read_pairs([path])[: arguments.limit] for split, path in files.items() if path}
     together = [row for split in rows.values() for row in split]
-    checked = check_rows(together, tokenizer, training.max_length, arguments.enable_thinking)
+    checked = check_rows(together, tokenizer, training.max_length, arguments.thinking)
     if checked.problems:
         raise ValueError(f"the pairs cannot be trained on:\n{checked.report()}")
     say(checked.report())

@@ -72,7 +72,7 @@ def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
     return config, [path for path in (config["train_file"], config["eval_file"]) if path]
 
 
-def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dict[str, Any]) -> None:
+def finish_run(trainer: Any, output_dir: Path, datasets: dict[str, Any]) -> None:
     """Check the weights, save the student, mark the run finished. Every process takes part."""
     check_finite(trainer.model)
     trainer.save_model(str(output_dir))
@@ -90,7 +90,6 @@ def finish_run(trainer: Any, output_dir: Path, config_object: Any, datasets: dic
         "last_eval_loss": _last(history, "eval_loss"),
         "finished": True,
     }
-    run["enable_thinking"] = config_object.enable_thinking
     write_json(output_dir / "run.json", run)
     print(
         f"saved {output_dir}; next: condensery export --checkpoint {output_dir} --output_dir ...",

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from condensery.compaction import Compaction
+from condensery.files.export_card import NAME, read_export_card
 from condensery.files.jsonl import JsonlAppender, read_records
 from condensery.prompt import render_prompt
 from condensery.summary import parse_summary
@@ -107,8 +108,19 @@ def generate_answers(
         lines.append(line)
         file.append(line.model_dump())
 
-    generate(model, tokenizer, prompts, config.max_new_tokens, config.batch_size, label=label, keep=keep)
+    generate(
+        *(model, tokenizer, prompts, config.max_new_tokens, config.batch_size),
+        enable_thinking=switch_of(name_or_path),
+        label=label,
+        keep=keep,
+    )
     return lines
+
+
+def switch_of(name_or_path: str) -> bool | None:
+    """The thinking switch that an export was trained with; others have their chat template's default."""
+    folder = Path(name_or_path)
+    return read_export_card(folder).enable_thinking if (folder / NAME).is_file() else None
 
 
 def _record(answer: Generated) -> dict:

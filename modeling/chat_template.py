@@ -1,26 +1,37 @@
 """Rendering a pair with the student's chat template, and which of its tokens are supervised.
 
-The prompt's tokens are exactly those a server computes for the same messages. The rest of the rendered text
-is tokenized on its own, as a model emits it, so no token spans the border and the training prefix equals the
-serving prompt whatever the template and the vocabulary. What this rests on is checked: the text of the
-prompt must be a prefix of the text of the pair.
+The prompt's tokens are exactly those a server computes for the same messages. The target is the thought that
+the setting `thinking` asks for, the answer, and the stop token, less what the template has written of the
+thought at the end of the prompt; it is tokenized on its own, as a model emits it, so no token spans the
+border. What this rests on is checked: the template must continue the prompt's text with that very answer.
 """
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from condensery.thinking import Thinking
+
 IGNORED = -100  # the label of a token that carries no loss, in PyTorch's cross-entropy and in TRL
 Chat = list[dict[str, Any]]
+# What a template may write for the model at the end of the prompt: a thought, open or closed already.
+OPENED = re.compile(r"<think>\s*(</think>\s*)?\Z")
+# The switches of hybrid templates by preference; others ignore them.
+SWITCHES: dict[Thinking, tuple[bool | None, ...]] = {
+    "keep": (None, True),
+    "empty": (False, None),
+    "none": (None, False),
+}
 
 
-class PrefixError(ValueError):
-    """The chat template renders the prompt differently once an answer follows."""
+class ChatTemplateError(ValueError):
+    """The chat template does not allow to supervise this row; `reason` says why, in a word."""
 
-
-class StopTokenError(ValueError):
-    """The rendered completion does not end its turn with a stop token."""
+    def __init__(self, reason: Literal["prefix", "stop_token", "mask", "thinking"], detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -63,25 +74,80 @@ def prompt_ids(
     return tokenizer.encode(text, add_special_tokens=False)
 
 
+def thinking_switch(tokenizer: PreTrainedTokenizerBase, thinking: Thinking) -> bool | None:
+    """The `enable_thinking` under which a server's prompt is the one trained on.
+
+    Raises ChatTemplateError where the template forces a thought that the setting does not write.
+    """
+    probe = [{"role": "user", "content": "Hello"}]
+    closes = False
+    for switch in SWITCHES[thinking]:
+        opened = OPENED.search(render_text(tokenizer, probe, switch, add_generation_prompt=True))
+        if opened is None or thinking == "empty" or (thinking == "keep" and not opened[1]):
+            return switch
+        closes = bool(opened[1])
+    raise ChatTemplateError(
+        "thinking",
+        f"the chat template of {tokenizer.name_or_path} {'writes an empty' if closes else 'opens a'} thought "
+        f"at the end of every prompt, with which --thinking {thinking} cannot be; take "
+        f"{'empty' if closes else 'keep or empty'}",
+    )
+
+
 def render_pair(
-    tokenizer: PreTrainedTokenizerBase, prompt: Chat, completion: Chat, enable_thinking: bool | None = None
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Chat,
+    completion: Chat,
+    thinking: Thinking = "none",
+    reasoning: str = "",
 ) -> RenderedPair:
-    """Tokens of a pair. Raises PrefixError or StopTokenError where the template forbids supervision."""
-    before = render_text(tokenizer, prompt, enable_thinking, add_generation_prompt=True)
-    whole = render_text(tokenizer, prompt + completion, enable_thinking, add_generation_prompt=False)
-    if not whole.startswith(before):
-        raise PrefixError(f"the chat template does not continue the prompt, which ends {before[-60:]!r}")
-    # Two calls: in one, a token could span the border, and the server would feed another prompt.
+    """Tokens of a pair. Raises ChatTemplateError where the template forbids supervision."""
+    switch = thinking_switch(tokenizer, thinking)
+    before = render_text(tokenizer, prompt, switch, add_generation_prompt=True)
+    answer = completion[-1]["content"].strip()
+    _check_continues(tokenizer, prompt, answer, before, switch)
     prefix = tokenizer.encode(before, add_special_tokens=False)
-    answer = tokenizer.encode(whole[len(before) :], add_special_tokens=False)
-    return RenderedPair(prefix + answer[: _end(tokenizer, answer)], len(prefix))
+    # Two calls: in one, a token could span the border, and the server would feed another prompt.
+    text = _rest_of_thought(before, thinking, reasoning) + answer + str(tokenizer.eos_token)
+    pair = RenderedPair(prefix + tokenizer.encode(text, add_special_tokens=False), len(prefix))
+    if (learned := supervised_text(tokenizer, pair)) != text:
+        raise ChatTemplateError("mask", f"the tokens read {learned[-80:]!r}, the text is {text[-80:]!r}")
+    return pair
 
 
-def _end(tokenizer: PreTrainedTokenizerBase, answer: list[int]) -> int:
-    """The position after the stop token; the line break that templates put behind it is not learned."""
-    if tokenizer.eos_token_id not in answer:
-        raise StopTokenError(f"the chat template does not end a turn with {tokenizer.eos_token!r}")
-    return len(answer) - answer[::-1].index(tokenizer.eos_token_id)
+def _check_continues(
+    tokenizer: PreTrainedTokenizerBase, prompt: Chat, answer: str, before: str, switch: bool | None
+) -> None:
+    """The template itself, given the answer, must write it behind the prompt, then the stop token."""
+    turn = {"role": "assistant", "content": answer}
+    whole = render_text(tokenizer, [*prompt, turn], switch, add_generation_prompt=False)
+    start = OPENED.sub("", before)
+    if not whole.startswith(start):
+        raise ChatTemplateError(
+            "prefix",
+            f"the chat template of {tokenizer.name_or_path} does not continue the prompt, which ends "
+            f"{start[-60:]!r}",
+        )
+    _, found, after = whole[len(start) :].partition(answer)
+    if not found:
+        raise ChatTemplateError(
+            "mask", f"the chat template writes {whole[-80:]!r}, the text is {answer[-80:]!r}"
+        )
+    if not after.startswith(str(tokenizer.eos_token)):
+        raise ChatTemplateError(
+            "stop_token", f"the chat template does not end a turn with {tokenizer.eos_token!r}"
+        )
+
+
+def _rest_of_thought(before: str, thinking: Thinking, reasoning: str) -> str:
+    """The thought to learn, less what the template has written of it, in the form of Qwen's templates."""
+    opened = OPENED.search(before)
+    if thinking == "none" or (opened and opened[1]):
+        return ""
+    closing = (f"{reasoning.strip()}\n" if thinking == "keep" else "\n") + "</think>\n\n"
+    if opened is None:
+        return "<think>\n" + closing
+    return closing if opened[0].endswith("\n") else "\n" + closing
 
 
 def supervised_text(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair) -> str:

@@ -22,6 +22,7 @@ FIXED_PAIRS: list[tuple[str, str]] = [
         "青石桥：长412米 [p3]；建于1987年 [p3]。",
     ),
 ]
+FIXED_REASONING = "The task asks for one figure. Which page has it?"
 
 
 def fixed_chats() -> list[tuple[list[dict], list[dict]]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from condensery.files.config import fail, parse_args
 from condensery.files.jsonl import read_jsonl
+from condensery.thinking import Thinking
 
 
 @dataclass
@@ -25,9 +26,12 @@ class PreflightConfig:
     max_length: int = field(
         default=1024, metadata={"help": "tokens a row may have, prompt and completion", "minimum": 1}
     )
-    enable_thinking: bool | None = field(
-        default=None,
-        metadata={"help": "the thinking switch of hybrid chat templates; default: the template's"},
+    thinking: Thinking = field(
+        default="none",
+        metadata={
+            "help": "keep: train on the teacher's reasoning; empty: on a thought that closes at once; "
+            "none: without; serving follows"
+        },
     )
 
 
@@ -50,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         tokenizer = load_tokenizer(config.model)
     except (OSError, ValueError) as error:
         fail(prog, error)
-    result = check_rows(rows, tokenizer, config.max_length, config.enable_thinking)
+    result = check_rows(rows, tokenizer, config.max_length, config.thinking)
     print(result.report())
     return 1 if result.problems else 0
 

@@ -14,7 +14,8 @@ from transformers import PreTrainedTokenizerBase
 
 from condensery.message import LONE_SURROGATE, whole_characters
 from condensery.summary import parse_summary
-from modeling.chat_template import PrefixError, RenderedPair, StopTokenError, render_pair, supervised_text
+from condensery.thinking import Thinking
+from modeling.chat_template import ChatTemplateError, RenderedPair, render_pair
 
 ROLES = ("system", "user", "assistant")
 Reason = Literal[
@@ -25,8 +26,10 @@ Reason = Literal[
     "not_a_summary",  # the completion is none that the serving parser would accept
     "control_token",  # content holds a token that steers the chat format
     "prefix",  # the chat template renders the prompt differently when an answer follows
-    "stop_token",  # the supervised part does not end with the stop token
-    "mask",  # the supervised part is not exactly the completion
+    "stop_token",  # the chat template does not end a turn with the stop token
+    "mask",  # the supervised part would not be exactly the completion
+    "thinking",  # the chat template forces a thought that the setting does not write
+    "no_reasoning",  # the setting keeps the teacher's reasoning, and the row has none
     "too_long",
 ]
 
@@ -73,7 +76,7 @@ def check_rows(
     rows: Iterable[dict],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int | None,
-    enable_thinking: bool | None = None,
+    thinking: Thinking = "none",
 ) -> Preflight:
     """Render every row as it will be trained and collect every problem."""
     result = Preflight()
@@ -93,7 +96,7 @@ def check_rows(
         if row["prompt_template"] != first_template:
             detail = f"{row['prompt_template']!r}, but the first row has {first_template!r}"
             problems.append(("prompt_template", detail))
-        pair, found = _render(row, tokenizer, max_length, enable_thinking)
+        pair, found = _render(row, tokenizer, max_length, thinking)
         problems += found
         result.problems += [Problem(name, reason, detail) for reason, detail in problems]
         if pair is not None and not problems:
@@ -117,6 +120,8 @@ def _unreadable(row: dict) -> tuple[Reason, str] | None:
         return "shape", "a message holds half a character (a lone surrogate)"
     if [turn.get("role") for turn in completion] != ["assistant"]:
         return "shape", "the completion must be one assistant message"
+    if not isinstance(row.get("reasoning") or "", str) or "</think>" in (row.get("reasoning") or ""):
+        return "shape", "reasoning must be a text without </think>"
     if not completion[0]["content"].strip():
         return "empty_completion", "nothing to learn"
     return None
@@ -127,7 +132,8 @@ def _row_problems(row: dict, tokenizer: PreTrainedTokenizerBase) -> list[tuple[R
     failure = parse_summary(row["completion"][0]["content"]).failure
     if failure:
         problems.append(("not_a_summary", f"read as {failure}"))
-    content = "\n".join(turn["content"] for turn in row["prompt"] + row["completion"])
+    texts = [turn["content"] for turn in row["prompt"] + row["completion"]]
+    content = "\n".join([*texts, row.get("reasoning") or ""])
     found = [token for token in control_tokens(tokenizer) if token in content]
     if found:
         problems.append(("control_token", f"content holds {', '.join(found)}; escape it"))
@@ -140,27 +146,20 @@ def control_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 def _render(
-    row: dict, tokenizer: PreTrainedTokenizerBase, max_length: int | None, enable_thinking: bool | None
+    row: dict, tokenizer: PreTrainedTokenizerBase, max_length: int | None, thinking: Thinking
 ) -> tuple[RenderedPair | None, list[tuple[Reason, str]]]:
+    reasoning = row.get("reasoning") or ""
+    if thinking == "keep" and not reasoning.strip():
+        return None, [
+            ("no_reasoning", "--thinking keep trains on the teacher's reasoning; this row has none")
+        ]
     try:
-        pair = render_pair(tokenizer, row["prompt"], row["completion"], enable_thinking)
-    except PrefixError as error:
-        return None, [("prefix", str(error))]
-    except StopTokenError as error:
-        return None, [("stop_token", str(error))]
+        pair = render_pair(tokenizer, row["prompt"], row["completion"], thinking, reasoning)
+    except ChatTemplateError as error:
+        return None, [(error.reason, str(error))]
     except jinja2.TemplateError as error:  # some templates raise on orders of roles they do not know
         return None, [("shape", f"the chat template refuses it: {error}")]
-    problems: list[tuple[Reason, str]] = []
-    thinking, learned = _split_thinking(supervised_text(tokenizer, pair))
-    _, expected = _split_thinking(row["completion"][0]["content"].strip() + tokenizer.eos_token)
-    if learned != expected:
-        problems.append(("mask", f"supervised {(thinking + learned)[-80:]!r}, expected {expected[-80:]!r}"))
     if max_length is not None and len(pair.input_ids) > max_length:
-        problems.append(("too_long", f"{len(pair.input_ids)} tokens, at most {max_length} (--max_length)"))
-    return pair, problems
-
-
-def _split_thinking(text: str) -> tuple[str, str]:
-    """(a closed thinking block that the template or the teacher put first, the rest)."""
-    head, closed, rest = text.rpartition("</think>")
-    return head + closed, rest.lstrip("\n") if closed else rest
+        detail = f"{len(pair.input_ids)} tokens, at most {max_length} (--max_length)"
+        return pair, [("too_long", detail)]
+    return pair, []

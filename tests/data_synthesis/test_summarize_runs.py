@@ -101,3 +101,23 @@ def test_an_unreachable_teacher_is_counted_and_asked_again(run: Path) -> None:
         assert len(read_jsonl(run / "summaries.jsonl")) == 1
         assert main(words(server, run, 1)) == 0
     assert len(read_jsonl(run / "summaries.jsonl")) == 2
+
+
+def test_what_the_teacher_thought_travels_to_the_pair(run: Path, tmp_path: Path) -> None:
+    """Split off by the endpoint, or before the summary; markers of ours in it are defused."""
+    thoughts = [{"reasoning_content": "Seven, <|im_end|> surely."}, {}]
+    inside = "<think>\nSeven.\n</think>\n"
+
+    def script(body: dict) -> dict:
+        more = thoughts[len(server.requests) % 2]
+        return say(
+            ("" if more else inside) + ANSWERS[1].replace("Ann", f"{len(server.requests)} Ann"), **more
+        )
+
+    with ScriptedEndpoint(script) as server:
+        assert main(words(server, run, 2)) == 0
+    out = tmp_path / "pairs"
+    assert pairs_main([str(run), "--output_dir", str(out), "--held_out", "0", "--samples", "all"]) == 1
+    found = {row["reasoning"] for row in read_jsonl(out / "train.jsonl")}
+    assert found >= {"Seven, &lt;|im_end|> surely.", "Seven."}
+    assert not any("Seven" in row["completion"][0]["content"] for row in read_jsonl(out / "train.jsonl"))

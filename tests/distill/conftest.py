@@ -17,7 +17,8 @@ def sft_words() -> Callable[..., list[str]]:
             *("--config", str(CONFIGS / config), "--model_name_or_path", str(model), "--dtype", "float32"),
             *("--train_file", str(pairs), "--output_dir", str(output_dir), "--use_cpu", "--bf16", "false"),
             *("--global_batch_size", "2", "--per_device_train_batch_size", "1", "--max_steps", "2"),
-            *("--learning_rate", "1e-2", "--warmup_steps", "0", *more),
+            *("--learning_rate", "1e-2", "--warmup_steps", "0"),
+            *("--thinking", "none", *more),  # the rows hold no reasoning
         ]
 
     return words

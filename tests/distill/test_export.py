@@ -44,7 +44,7 @@ def test_merged_export_equals_the_adapter_and_stands_alone(lora_run: Path, tmp_p
     )
     adapter = load_model(str(lora_run), "float32")
     merged, tokenizer = load_model_and_tokenizer(str(folder))
-    pairs = fixed_pairs(tokenizer, None)
+    pairs = fixed_pairs(tokenizer, "none")
     torch.testing.assert_close(
         fixed_logprobs(adapter, pairs), fixed_logprobs(merged, pairs), atol=1e-5, rtol=0
     )

@@ -18,8 +18,9 @@ from distill import serve
 from distill.serve import ServeConfig, address, check_port, running_server, vllm_command
 
 
-def write_card(folder: Path, enable_thinking: bool | None) -> None:
-    card = {"prompt_template": {"name": "compact_v1", "text": "..."}, "enable_thinking": enable_thinking}
+def write_card(folder: Path, thinking: str = "none", switch: bool | None = None) -> None:
+    card = {"prompt_template": {"name": "compact_v1", "text": "..."}}
+    card |= {"thinking": thinking, "enable_thinking": switch}
     (folder / "condensery.json").write_text(json.dumps(card))
 
 
@@ -28,7 +29,7 @@ def export_folder(tmp_path: Path) -> Path:
     """What serving reads of an export."""
     folder = tmp_path / "export"
     folder.mkdir()
-    write_card(folder, None)
+    write_card(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "max_position_embeddings": 8192}))
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     return folder
@@ -70,17 +71,16 @@ def test_command_serves_every_name_an_agent_may_use(export_folder: Path) -> None
     assert "--reasoning-parser" not in command and "--default-chat-template-kwargs" not in command
 
 
-@pytest.mark.parametrize(("enable_thinking", "parser"), [(None, True), (True, True), (False, False)])
-def test_thinking_models_get_a_parser_unless_thinking_is_off(
-    export_folder: Path, enable_thinking: bool | None, parser: bool
+@pytest.mark.parametrize(("thinking", "switch"), [("keep", None), ("empty", False), ("none", None)])
+def test_only_a_model_that_learned_to_think_gets_a_parser(
+    export_folder: Path, thinking: str, switch: bool | None
 ) -> None:
-    write_card(export_folder, enable_thinking)
+    write_card(export_folder, thinking, switch)
     config = {"model_type": "qwen3_moe", "max_position_embeddings": 262144}
     (export_folder / "config.json").write_text(json.dumps(config))
-    (export_folder / "chat_template.jinja").write_text("<think>")
     command = vllm_command(ServeConfig(export_folder))
-    assert ("--reasoning-parser" in command) is parser
-    assert ("--default-chat-template-kwargs" in command) is (enable_thinking is not None)
+    assert ("--reasoning-parser" in command) is (thinking == "keep")
+    assert ("--default-chat-template-kwargs" in command) is (switch is not None)
     assert command[command.index("--max-model-len") + 1] == "65536"
 
 

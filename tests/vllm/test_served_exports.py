@@ -42,7 +42,7 @@ def served_logprobs(server: ServeConfig, pair: RenderedPair) -> list[float]:
 def check_logprobs(server: ServeConfig, run: Path) -> None:
     """Against the trained run: for LoRA, the adapter on its base, before any merge."""
     model, tokenizer = load_model_and_tokenizer(str(run), "float32")
-    pairs = fixed_pairs(tokenizer, None)
+    pairs = fixed_pairs(tokenizer, "none")
     served = torch.tensor([value for pair in pairs for value in served_logprobs(server, pair)])
     difference = (fixed_logprobs(model, pairs) - served).abs().max().item()
     print(f"trained and served differ by {difference:.1e} nats at most over {len(served)} tokens")
