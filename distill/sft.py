@@ -95,6 +95,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
     from condensery.files.run_directory import open_run_directory
+    from distill.memory import check_memory, peak_memory
     from distill.training_run import check_resume, finish_run, forget_run, is_finished, start_run
     from modeling.loading import load_tokenizer
     from modeling.progress import quiet_unless_terminal
@@ -106,6 +107,8 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     tokenizer = load_tokenizer(model_config.model_name_or_path, model_config.model_revision)
     datasets = load_datasets(arguments, training, tokenizer)
     plan_steps(arguments, training, num_rows=len(datasets["train"]))
+    planned = check_memory(training, model_config, longest_row(datasets))
+    say(str(planned))
     if arguments.dry_run:
         return 0
     output_dir = open_run_directory(training.output_dir, resume=arguments.resume)
@@ -123,6 +126,7 @@ def run(arguments: SFTArguments, training: Any, model_config: Any) -> int:
     if "eval" in datasets and training.eval_strategy == "no":  # a file that is given is looked at
         trainer.evaluate()
     finish_run(trainer, output_dir, datasets)
+    say(f"memory at its peak: {peak_memory() / 2**30:.2f} GiB, planned {planned.total / 2**30:.2f}")
     return 0
 
 
@@ -159,6 +163,10 @@ def load_datasets(arguments: SFTArguments, training: Any, tokenizer: Any) -> dic
         start += len(split_rows)
         datasets[split] = Dataset.from_list([{"input_ids": p.input_ids, "labels": p.labels} for p in pairs])
     return datasets
+
+
+def longest_row(datasets: dict[str, Any]) -> int:
+    return max(len(ids) for dataset in datasets.values() for ids in dataset["input_ids"])
 
 
 def plan_steps(arguments: SFTArguments, training: Any, num_rows: int) -> None:
@@ -215,11 +223,6 @@ def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: di
     trainer.add_callback(ProgressLines())
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
-    trainable = sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
-    total = sum(p.numel() for p in trainer.model.parameters())
-    # Adam keeps two moments beside weight and gradient, all in the weight's precision.
-    memory = (total + 3 * trainable) * next(trainer.model.parameters()).element_size() / 2**30
-    say(f"{trainable:,} of {total:,} parameters train; {memory:.1f} GiB before activations")
     if training.use_cpu:
         warn_of_idle_cores(training.world_size)
     return trainer

@@ -1,0 +1,53 @@
+"""Does a training run fit? The planned peak against what the device has, before a model is loaded."""
+
+import os
+import resource
+import sys
+from typing import Any
+
+import psutil
+import torch
+from transformers import AutoConfig
+from trl import get_peft_config
+
+from modeling.loading import resolve_model
+from modeling.memory_plan import GIB, MemoryPlan, plan_memory
+
+
+def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPlan:
+    """The plan for one process. Raises ValueError where the device has less than it needs."""
+    place = resolve_model(model_config.model_name_or_path)
+    config = AutoConfig.from_pretrained(place, revision=model_config.model_revision)
+    named = model_config.dtype
+    on_gpu = torch.cuda.is_available() and not training.use_cpu
+    is_sharded = os.environ.get("ACCELERATE_USE_FSDP") == "true" or bool(training.deepspeed)
+    plan = plan_memory(
+        config,
+        (config.dtype or torch.float32) if named in ("auto", None) else getattr(torch, named),
+        (training.per_device_train_batch_size, longest_row),
+        optim=str(training.optim).rpartition(".")[2].lower(),
+        peft_config=get_peft_config(model_config),
+        gradient_checkpointing=training.gradient_checkpointing,
+        autocast=training.bf16 or training.fp16,
+        num_shards=training.world_size if is_sharded else 1,
+        runtime=0.0 if on_gpu else psutil.Process().memory_info().rss,
+    )
+    if on_gpu:
+        available = float(torch.cuda.mem_get_info()[1])
+    else:
+        available = psutil.virtual_memory().total / training.world_size
+    if plan.total > available:
+        raise ValueError(
+            f"a process needs {plan.total / GIB:.1f} GiB and has {available / GIB:.1f} ({plan}); try "
+            "--gradient_checkpointing, a smaller --per_device_train_batch_size, shorter rows, --use_peft, or "
+            "more GPUs with FSDP"
+        )
+    return plan
+
+
+def peak_memory() -> float:
+    """Bytes that this process has held at most: of the GPU where it has one."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return float(torch.cuda.max_memory_allocated())
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in KiB, on a Mac in bytes
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
