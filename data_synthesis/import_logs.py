@@ -93,9 +93,16 @@ def read_logs(paths: list[Path]) -> dict[Path, Log]:
 
 
 def files_below(folder: Path) -> tuple[list[Path], list[Path]]:
-    """(log files, other files) of a folder. Runs of ours below it are not logs: an earlier import, say."""
-    runs = {path.parent for path in folder.rglob("run.json")} - {folder}
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and runs.isdisjoint(path.parents)]
+    """(log files, other files) of a folder. Runs of ours below it are not logs: an earlier import, say.
+    Of what was captured the conversations are: the exchanges hold the same turns again."""
+    captured = {path.parent for path in folder.rglob("exchanges.jsonl")}
+    runs = {path.parent for path in folder.rglob("run.json")} - {folder} - captured
+    own = {place / name for place in captured for name in ("exchanges.jsonl", "run.json")}
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and runs.isdisjoint(path.parents) and path not in own
+    ]
     logs = [path for path in files if path.suffix.lower() in SUFFIXES]
     return logs, [path for path in files if path not in logs]
 

@@ -33,7 +33,9 @@ class PairsConfig(PolicyConfig):
     seed: int = field(default=0, metadata={"help": "of the split"})
     formats: list[Literal["jsonl", "parquet", "datasets"]] = field(
         default_factory=lambda: ["jsonl"],
-        metadata={"help": "parquet and datasets (a folder for load_from_disk) come beside the JSON lines"},
+        metadata={
+            "help": "parquet, and datasets (for load_from_disk, a folder each split), beside the JSON lines"
+        },
     )
     price_prompt: float | None = field(
         default=None, metadata={"help": "per million tokens read: the card then has what the runs cost"}

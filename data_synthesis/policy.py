@@ -80,7 +80,9 @@ def check_pair(pair: Pair, verdict: bool | None, config: PolicyConfig) -> Droppe
         return _drop(pair, "unsupported", f"{pair.num_unsupported} of {pair.num_statements} statements")
     if config.verdict == "right" and verdict is not True:
         return _drop(
-            pair, "verdict", "the answer is wrong" if verdict is False else "no verdict on the answer"
+            pair,
+            "verdict",
+            "the answer is wrong" if verdict is False else "no verdict on the answer (`condensery judge`)",
         )
     if config.verdict == "not_wrong" and verdict is False:
         return _drop(pair, "verdict", "the answer is wrong")

@@ -19,7 +19,8 @@ def held_out_questions(tasks: dict[str, str], held_out: float, seed: int) -> set
     count = round(held_out * len(groups)) if held_out < 1 else int(held_out)
     if held_out and not 0 < count < len(groups):
         raise ValueError(
-            f"--held_out {held_out:g} means {count} of {len(groups)} questions; both sides need at least one"
+            f"--held_out {held_out:g} means {count} of {len(groups)} questions; both sides need at least "
+            "one, and --held_out 0 keeps all for training"
         )
     drawn = sorted(groups, key=lambda group: hashlib.sha256(f"{seed}:{min(group)}".encode()).digest())
     return {question for group in drawn[:count] for question in group}

@@ -99,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             asyncio.run(endpoint.check())
         if config.output_dir:
             open_run_directory(config.output_dir, config.resume)
-    except (OSError, ValueError, EndpointError) as error:
+    except EndpointError as error:
+        fail(PROG, f"--judge {config.judge}: {' '.join(str(error).split())}")
+    except (OSError, ValueError) as error:
         fail(PROG, " ".join(str(error).split()))
     try:
         asyncio.run(judge_all(runs, config))

@@ -105,6 +105,8 @@ def _whole_characters(row: dict, notes: Notes) -> dict:
 
 
 def _translate(row: dict, notes: Notes) -> Trajectory | None:
+    if {"outcome", "latency_seconds"} <= set(row):
+        raise ValueError("one exchange of `condensery capture`; import its conversations.jsonl")
     if "traj" in row:
         return read_tau_bench(row, notes)
     if is_history(row.get("history")):
@@ -130,7 +132,7 @@ def _nothing_usable(path: Path, rejected: list[Rejected]) -> str:
     if all(row.reason == "question" for row in rejected):
         return (
             f"{path} is a file of {len(rejected)} questions, not of agent runs; "
-            f"record runs with `condensery record --questions {path}`"
+            f"`condensery record --questions {path}` records runs, with --explorer, --teacher and --search"
         )
     first = rejected[0]
     if first.line == 0:

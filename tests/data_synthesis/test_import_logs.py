@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from condensery.compaction import Compaction, compactions_of
-from condensery.files.jsonl import JsonlAppender, read_jsonl
+from condensery.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 from condensery.trajectory import Trajectory
-from data_synthesis.import_logs import main
+from data_synthesis.import_logs import main, read_logs
 from tests.scripted_endpoint import ScriptedEndpoint, say, status
 
 WINDOW = ["--window_tokens", "700", "--max_row_tokens", "600", "--max_summary_tokens", "100"]
@@ -144,7 +144,7 @@ def closed_port() -> int:
         (["nowhere.jsonl"], "no file or folder nowhere.jsonl"),
         (
             ["questions.jsonl"],
-            "a file of 1 questions, not of agent runs; record runs with `condensery record",
+            "a file of 1 questions, not of agent runs; `condensery record",
         ),
         (["empty.jsonl"], "empty.jsonl: the file is empty"),
         (["folder"], "folder: no agent run in the 0 .json, .jsonl, .traj files below it"),
@@ -269,3 +269,21 @@ def test_marks_that_a_log_printed_are_not_counted(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
     assert main([f"{tmp_path}/log.jsonl", "--output_dir", f"{tmp_path}/out", "--window_tokens", "90000"]) == 0
     assert json.loads((tmp_path / "out/run.json").read_text())["counts"]["excerpts"] == 0
+
+
+def test_of_a_capture_the_conversations_are_read_and_the_exchanges_refused(tmp_path: Path) -> None:
+    turns = [
+        {"role": "user", "content": "How long is it?"},
+        {"role": "assistant", "content": "Seven metres."},
+    ]
+    capture = tmp_path / "logs" / "capture"
+    capture.mkdir(parents=True)
+    (capture / "run.json").write_text("{}")
+    exchange = {"outcome": "answered", "messages": turns[:1], "answer": turns[1], "latency_seconds": 0.1}
+    write_jsonl(capture / "exchanges.jsonl", [exchange] * 3)
+    write_jsonl(capture / "conversations.jsonl", [{"messages": turns}])
+    for place in (capture, tmp_path / "logs"):
+        (log,) = read_logs([place]).values()
+        assert len(log.trajectories) == 1 and not log.rejected
+    with pytest.raises(ValueError, match=r"import its conversations\.jsonl"):
+        read_logs([capture / "exchanges.jsonl"])
