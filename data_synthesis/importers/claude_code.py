@@ -71,6 +71,7 @@ def grow(events: list[Row], notes: Notes) -> list[Step]:
     """
     steps: list[Step] = []
     places: dict[str, int | None] = {}  # of each event, by uuid; without a turn, of the step before it
+    seen: dict[str, object] = {}  # the message of each event, by uuid
     messages: dict[str, int] = {}  # the step of each assistant message, by its id
     callers: dict[str, int] = {}  # the step that made each call, by the call's id
     results: dict[int, int] = {}  # the newest step with results of a step's calls
@@ -78,6 +79,11 @@ def grow(events: list[Row], notes: Notes) -> list[Step]:
     linked = {_thread(row.value) for row in events if isinstance(row.value.get("parentUuid"), str)}
     for row in events:
         event = row.value
+        # A session that was resumed repeats its events.
+        if "uuid" in event and seen.get(str(event["uuid"])) == event.get("message", ""):
+            notes["repeated_event"] += 1
+            continue
+        seen[str(event.get("uuid"))] = event.get("message", "")
         thread = _thread(event)
         place = _parent(event, places, newest.get(thread), thread in linked)
         if not has_turn(event) or event["message"].get("model") == "<synthetic>":  # an error the client shows

@@ -283,6 +283,11 @@ def test_a_request_tried_again_is_a_branch_and_a_failed_one_is_none(tmp_path: Pa
     )
 
 
+def test_events_that_a_resumed_session_repeats_are_read_once(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path, [*FORMATS["claude_code"][:3], *FORMATS["claude_code"]]))
+    assert texts(log) == [[ASK, "c1", FOUND, SAY]] and log.notes["repeated_event"] == 3
+
+
 def use(name: str) -> list[dict]:
     return [USE | {"id": name}]
 
