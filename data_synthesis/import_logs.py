@@ -146,7 +146,15 @@ def _finish(
     ]
     write_jsonl(directory / "compactions.jsonl", [each.model_dump(exclude_none=True) for each in compactions])
     write_jsonl(directory / "rejected.jsonl", [row.to_row() for row in rejected])
-    counts = _report(Counter(compactions=len(compactions)), done, trajectories, rejected, logs)
+    uncut = sum(not run.cuts for run in done)
+    found = Counter(compactions=len(compactions), trajectories_without_compaction=uncut)
+    counts = _report(found, done, trajectories, rejected, logs)
+    if rejected:
+        print(
+            f"{len(rejected)} rejected, why: {directory / 'rejected.jsonl'}; exit status "
+            f"{int(config.on_error == 'fail')} (--on_error {config.on_error})",
+            file=sys.stderr,
+        )
     describe_run(directory, resolved_config(config), files, counts)
     if config.tokenizer is None:
         print("tokens are estimated; count them as the student does with --tokenizer", file=sys.stderr)
@@ -173,7 +181,6 @@ def _report(
     counts.update(trajectories=len(runs), messages=len(messages), excerpts=marks.total())
     counts["excerpted_tokens"] = sum(size * count for size, count in marks.items())
     counts["questions"] = len({run.question_id for run in runs})
-    counts["trajectories_without_compaction"] = sum(not run.cuts for run in runs)
     for log in logs:
         counts.update({f"note_{name}": count for name, count in log.notes.items()})
     counts.update(

@@ -70,6 +70,12 @@ def main(argv: list[str] | None = None) -> int:
             describe_run(directory, resolved_config(config), inputs, card)
     except (OSError, ValueError) as error:
         fail(PROG, " ".join(str(error).split()))
+    if dropped and not config.dry_run:
+        print(
+            f"{len(dropped)} dropped, why: {config.output_dir / 'rejected.jsonl'}; exit status "
+            f"{int(config.on_error == 'fail')} (--on_error {config.on_error})",
+            file=sys.stderr,
+        )
     return 1 if dropped and config.on_error == "fail" else 0
 
 
