@@ -167,16 +167,18 @@ class Proxy:
             return "no_connection"
 
     async def _stream(self, answer: httpx2.Response, record: "Recording | None") -> AsyncIterator[bytes]:
-        collected = b""
+        chunks: list[bytes] = []
+        end = b""
         try:
             async for chunk in answer.aiter_raw():
-                collected += chunk
-                if record and b"data: [DONE]" in collected[-len(chunk) - 16 :]:
-                    record.end_with(answer.status_code, collected, is_stream=True)
+                chunks.append(chunk)
+                end = (end + chunk)[-len(chunk) - 16 :]
+                if record and b"data: [DONE]" in end:
+                    record.end_with(answer.status_code, b"".join(chunks), is_stream=True)
                 yield chunk
         finally:  # where the upstream breaks off, so do we
             if record:
-                record.end_with(answer.status_code, collected, is_stream=True)
+                record.end_with(answer.status_code, b"".join(chunks), is_stream=True)
             await answer.aclose()
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -105,12 +106,11 @@ def read_answer(content: bytes, is_stream: bool) -> tuple[str, dict | None]:
         choice = completion["choices"][0]
         message = {name: value for name, value in choice["message"].items() if value not in (None, "", [])}
         usage = completion.get("usage") or {}
-        answer = {
-            "answer": {"role": "assistant", "content": None} | message,
-            "finish_reason": choice.get("finish_reason"),
-            "prompt_tokens": usage.get("prompt_tokens"),
-            "completion_tokens": usage.get("completion_tokens"),
-        }
+        turn = {"role": "assistant", "content": None} | message
+        states_of([turn])  # raises for calls in a shape that no conversation can go on from
+        counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+        answer = {"answer": turn, "finish_reason": str(choice.get("finish_reason"))}
+        answer |= {name: count for name, count in counts.items() if isinstance(count, int)}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return "unreadable_answer", None
     return ("answered", answer) if choice.get("finish_reason") else ("incomplete", None)
@@ -118,10 +118,11 @@ def read_answer(content: bytes, is_stream: bool) -> tuple[str, dict | None]:
 
 def join_chunks(content: bytes) -> dict:
     """The completion that a stream's chunks add up to; without a finish reason where it broke off."""
-    message: dict[str, Any] = {"role": "assistant"}
+    texts: dict[str, list[str]] = {}
     calls: dict[int, dict] = {}
     usage, finish_reason = None, None
-    for line in content.decode("utf-8", "replace").splitlines():
+    # Not `splitlines`: that divides at U+2028, which stands raw in JSON.
+    for line in re.split(r"\r\n|\n|\r", content.decode("utf-8", "replace")):
         data = line.removeprefix("data:").strip()
         if not line.startswith("data:") or data == "[DONE]":
             continue
@@ -134,16 +135,17 @@ def join_chunks(content: bytes) -> dict:
             if choice.get("index", 0) != 0:
                 continue
             finish_reason = choice.get("finish_reason") or finish_reason
-            _add_delta(message, calls, choice.get("delta") or {})
+            _add_delta(texts, calls, choice.get("delta") or {})
+    message: dict[str, Any] = {"role": "assistant"} | {name: "".join(parts) for name, parts in texts.items()}
     if calls:
         message["tool_calls"] = [calls[number] for number in sorted(calls)]
     return {"choices": [{"message": message, "finish_reason": finish_reason}], "usage": usage}
 
 
-def _add_delta(message: dict[str, Any], calls: dict[int, dict], delta: dict) -> None:
+def _add_delta(texts: dict[str, list[str]], calls: dict[int, dict], delta: dict) -> None:
     for name in ("content", "reasoning_content", "reasoning"):
         if isinstance(delta.get(name), str):
-            message[name] = message.get(name, "") + delta[name]
+            texts.setdefault(name, []).append(delta[name])
     for part in delta.get("tool_calls") or []:
         empty = {"id": None, "type": "function", "function": {"name": "", "arguments": ""}}
         call = calls.setdefault(part.get("index", 0), empty)

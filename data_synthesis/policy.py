@@ -134,14 +134,18 @@ def contaminated_questions(tasks: dict[str, str], files: list[Path]) -> dict[str
     file without questions."""
     evaluated = {f"{path}:{line}": text for path in files for line, text in _questions_in(path)}
     places = {gram: place for place, text in evaluated.items() for gram in _long_runs(text)}
+    # A task is the question with the user's constraints: the question alone may stand there.
+    asked = {f"{form} of {name}": name for name in tasks for form in ("task", "question")}
+    texts = {f"task of {name}": task for name, task in tasks.items()}
+    texts |= {f"question of {name}": task.partition("\n- ")[0] for name, task in tasks.items()}
     found = {}
-    for question, task in tasks.items():
-        if place := next((places[gram] for gram in _long_runs(task) if gram in places), None):
-            found[question] = place
-    shingles = {name: shingles_of(text) for name, text in (evaluated | tasks).items()}
+    for form, text in texts.items():
+        if place := next((places[gram] for gram in _long_runs(text) if gram in places), None):
+            found[asked[form]] = place
+    shingles = {name: shingles_of(text) for name, text in (evaluated | texts).items()}
     for first, second in similar_pairs(shingles, SIMILAR_QUESTIONS):
-        if first in evaluated and second in tasks:
-            found[second] = first
+        if first in evaluated and second in asked:
+            found[asked[second]] = first
     return found
 
 

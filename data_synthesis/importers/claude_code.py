@@ -86,6 +86,8 @@ def grow(events: list[Row], notes: Notes) -> list[Step]:
         seen[str(event.get("uuid"))] = event.get("message", "")
         thread = _thread(event)
         place = _parent(event, places, newest.get(thread), thread in linked)
+        if isinstance(event.get("parentUuid"), str) and event["parentUuid"] not in places:
+            notes["lost_parent"] += 1
         if not has_turn(event) or event["message"].get("model") == "<synthetic>":  # an error the client shows
             notes["event_without_turn"] += 1
         else:
@@ -149,7 +151,7 @@ def branches(steps: list[Step], notes: Notes) -> list[list[Row]]:
         if is_fork and not any(_is_reply(steps[place]) for place in path if place not in seen):
             notes["branch_without_reply"] += 1
             continue
-        notes["branch"] += is_fork
+        notes.update({"branch": 1} if is_fork else {})
         seen.update(path)
         kept.append(path)
     return [[row for place in path for row in steps[place].rows] for path in reversed(kept)]

@@ -275,3 +275,33 @@ def test_wrong_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
         taken.listen()
         words = ["--upstream", "http://127.0.0.1:9/v1", "--port", str(taken.getsockname()[1])]
         assert "in use" in complaint(*words)
+
+
+def test_a_stream_is_divided_at_its_line_breaks_alone() -> None:
+    """U+2028 and its like stand raw in JSON."""
+    texts = ["The capital ", "is\u2028Paris\x85", " today."]
+    chunks = [{"choices": [{"delta": {"content": text}}]} for text in texts]
+    chunks.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    for line_break in ("\n\n", "\r\n\r\n", "\r\r"):
+        stream = "".join(f"data: {json.dumps(chunk, ensure_ascii=False)}{line_break}" for chunk in chunks)
+        outcome, fields = read_answer(stream.encode(), is_stream=True)
+        assert outcome == "answered" and fields and fields["answer"]["content"] == "".join(texts)
+
+
+@pytest.mark.parametrize("calls", ["abc", ["abc"], [{"id": "1", "function": "f"}], [7]])
+def test_calls_of_no_known_shape_are_an_unreadable_answer(calls: object) -> None:
+    message = {"role": "assistant", "content": "x", "tool_calls": calls}
+    body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    assert read_answer(json.dumps(body).encode(), is_stream=False) == ("unreadable_answer", None)
+
+
+def test_odd_fields_beside_an_answer_do_not_lose_it() -> None:
+    choice = {"message": {"role": "assistant", "content": "x"}, "finish_reason": 5}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 1.5, "completion_tokens": 2}}
+    outcome, fields = read_answer(json.dumps(body).encode(), is_stream=False)
+    assert outcome == "answered" and fields is not None
+    assert (fields["finish_reason"], fields.get("prompt_tokens"), fields["completion_tokens"]) == (
+        "5",
+        None,
+        2,
+    )

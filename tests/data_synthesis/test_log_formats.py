@@ -288,6 +288,12 @@ def test_events_that_a_resumed_session_repeats_are_read_once(tmp_path: Path) -> 
     assert texts(log) == [[ASK, "c1", FOUND, SAY]] and log.notes["repeated_event"] == 3
 
 
+def test_an_event_whose_parent_is_gone_is_counted(tmp_path: Path) -> None:
+    rows = [*FORMATS["claude_code"][:3], event("assistant", 9, SAY, parentUuid="gone")]
+    log = read_log(write(tmp_path, rows))
+    assert texts(log) == [[ASK, "c1", FOUND, SAY]] and log.notes["lost_parent"] == 1
+
+
 def use(name: str) -> list[dict]:
     return [USE | {"id": name}]
 

@@ -107,6 +107,9 @@ def test_thirteen_words_in_a_row_are_contamination(tmp_path: Path) -> None:
     shared = "the year in which the mayor of the town beside the river first opened"
     assert len(shared.split()) == 14
     tasks = {"a": f"Tell me {shared} the grand museum of art.", "b": "Tell me the year of the museum."}
+    constrained = {"c": "How long is it?\n- only sources of the last ten years\n- in metres"}
+    write_jsonl(tmp_path / "bench.jsonl", [{"question": "How long is it?"}])
+    assert list(contaminated_questions(constrained, [tmp_path / "bench.jsonl"])) == ["c"]
     for text, found in (shared, ["a"]), (" ".join(shared.split()[:12]), []):
         write_jsonl(tmp_path / "bench.jsonl", [{"question": f"Q: {text} its doors?"}])
         assert list(contaminated_questions(tasks, [tmp_path / "bench.jsonl"])) == found
