@@ -109,7 +109,7 @@ def read_answer(content: bytes, is_stream: bool) -> tuple[str, dict | None]:
         turn = {"role": "assistant", "content": None} | message
         states_of([turn])  # raises for calls in a shape that no conversation can go on from
         counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
-        answer = {"answer": turn, "finish_reason": str(choice.get("finish_reason"))}
+        answer: dict[str, Any] = {"answer": turn, "finish_reason": str(choice.get("finish_reason"))}
         answer |= {name: count for name, count in counts.items() if isinstance(count, int)}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return "unreadable_answer", None
