@@ -151,7 +151,8 @@ def branches(steps: list[Step], notes: Notes) -> list[list[Row]]:
         if is_fork and not any(_is_reply(steps[place]) for place in path if place not in seen):
             notes["branch_without_reply"] += 1
             continue
-        notes.update({"branch": 1} if is_fork else {})
+        if is_fork:
+            notes["branch"] += 1
         seen.update(path)
         kept.append(path)
     return [[row for place in path for row in steps[place].rows] for path in reversed(kept)]
