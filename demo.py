@@ -105,7 +105,7 @@ def training_stages(
 ) -> dict[str, list[str]]:
     """From pairs to an export, measured on held-out compactions beside the teacher's summaries."""
     return {
-        "preflight": ["preflight", train, *references, "--model", BASE, "--max_length", "2560"],
+        "preflight": ["preflight", "--config", str(CONFIG), "--train_file", train, *options],
         "sft": ["sft", "--config", str(CONFIG), "--train_file", train, *options],
         "export": ["export", "--checkpoint", f"{run}/sft"],
         "evaluation": [
@@ -147,7 +147,8 @@ def run_stage(name: str, command: list[str], run: Path) -> None:
     """Run a stage to its end, or leave it where `make demo` can go on."""
     started = (run / name / "run.json").exists()
     words = ["condensery", *command]
-    words += [] if command[0] == "preflight" else ["--output_dir", f"{run}/{name}"]
+    folder = "sft" if name == "preflight" else name  # preflight checks the disk that training will write to
+    words += ["--output_dir", f"{run}/{folder}"]
     words += ["--resume"] if started and command[0] in ("record", "import", "sft", "evaluate") else []
     print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     done = subprocess.run([sys.executable, "-m", *words], check=False)

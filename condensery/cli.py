@@ -16,7 +16,7 @@ STEPS = {
     "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, summarize these"),
     "summarize": ("data_synthesis.summarize_runs", "ask a teacher for more summaries of recorded histories"),
     "pairs": ("data_synthesis.pairs", "build, check and split (conversation, summary) pairs"),
-    "preflight": ("modeling.preflight", "check every pair with the student's chat template, before training"),
+    "preflight": ("distill.preflight", "check a fine-tuning run, rows and all, before training"),
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
     "export": ("distill.export", "write a folder that stands alone, and prove it equal to what was trained"),
     "serve": ("distill.serve", "serve an export with vLLM, ready for ReSum agents"),

@@ -30,6 +30,7 @@ def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPl
         gradient_checkpointing=training.gradient_checkpointing,
         autocast=training.bf16 or training.fp16,
         num_shards=training.world_size if is_sharded else 1,
+        load_in_4bit=model_config.load_in_4bit,
         runtime=0.0 if on_gpu else psutil.Process().memory_info().rss,
     )
     if on_gpu:

@@ -5,22 +5,27 @@ A row that does not fit is never cut, dropped or repaired here: a target cut awa
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import jinja2
+from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from condensery.message import LONE_SURROGATE, whole_characters
+from condensery.files.jsonl import BadLine
+from condensery.message import LONE_SURROGATE
 from condensery.summary import parse_summary
 from condensery.thinking import Thinking
 from modeling.chat_template import ChatTemplateError, RenderedPair, render_pair
 
 ROLES = ("system", "user", "assistant")
 Reason = Literal[
+    "unreadable",  # a line that is no JSON object in UTF-8
     "shape",  # not a prompt/completion row
+    "orphaned_result",  # a tool's result without the call it answers
     "duplicate_id",
+    "both_splits",  # a held-out row's question is trained on
     "prompt_template",  # not the template of the other rows
     "empty_completion",
     "not_a_summary",  # the completion is none that the serving parser would accept
@@ -36,94 +41,112 @@ Reason = Literal[
 
 @dataclass(frozen=True)
 class Problem:
-    row: str
+    """`place`: file and line."""
+
+    place: str
     reason: Reason
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.row}: {self.reason}: {self.detail}"
+        return f"{self.place}: {self.reason}: {self.detail}"
 
 
 @dataclass
-class Preflight:
-    """What became of the rows: `pairs` in their order (only those without a problem) and all problems."""
+class CheckedRows:
+    """What became of the rows: rendered `pairs` by place (those without a problem), and all problems."""
 
-    pairs: list[RenderedPair] = field(default_factory=list)
+    pairs: dict[str, RenderedPair] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    @property
-    def lengths(self) -> list[int]:
-        return [len(pair.input_ids) for pair in self.pairs]
-
-    def report(self) -> str:
-        """The lengths of the good rows and, line by line, every problem of the bad ones."""
-        lines = [str(problem) for problem in self.problems]
+    def complaints(self) -> list[str]:
+        """A line for each problem, then their number by reason."""
         counts = Counter(problem.reason for problem in self.problems)
+        lines = [str(problem) for problem in self.problems]
         lines += [f"{count} x {reason}" for reason, count in counts.most_common()]
         if counts["too_long"]:
             lines.append("raise --max_length, or make shorter rows: `condensery import --max_row_tokens`")
-        if self.pairs:
-            ordered = sorted(self.lengths)
-            num_supervised = sum(len(pair.completion_ids) for pair in self.pairs)
-            lines.append(
-                f"{len(self.pairs)} good rows, tokens a row: median {ordered[len(ordered) // 2]}, "
-                f"longest {ordered[-1]}; {num_supervised / len(self.pairs):.0f} supervised"
-            )
-        return "\n".join(lines)
+        return lines
+
+    def summary(self) -> str:
+        """How long the good rows are."""
+        if not self.pairs:
+            return "0 good rows"
+        ordered = sorted(len(pair.input_ids) for pair in self.pairs.values())
+        num_supervised = sum(len(pair.completion_ids) for pair in self.pairs.values())
+        return (
+            f"{len(ordered)} good rows, tokens a row: median {ordered[len(ordered) // 2]}, longest "
+            f"{ordered[-1]}; {num_supervised / len(ordered):.0f} supervised"
+        )
 
 
 def check_rows(
-    rows: Iterable[dict],
+    rows: Sequence[tuple[str, dict | BadLine]],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int | None,
     thinking: Thinking = "none",
-) -> Preflight:
-    """Render every row as it will be trained and collect every problem."""
-    result = Preflight()
-    seen: set[str] = set()
-    first_template: str | None = None
-    for number, row in enumerate(rows, start=1):
-        name = whole_characters(str(row.get("id", f"row {number}")))
-        unreadable = _unreadable(row)
-        if unreadable:
-            result.problems.append(Problem(name, *unreadable))
-            continue
-        problems = _row_problems(row, tokenizer)
-        if name in seen:
-            problems.append(("duplicate_id", "stands in the data more than once"))
-        seen.add(name)
-        first_template = first_template or row["prompt_template"]
-        if row["prompt_template"] != first_template:
-            detail = f"{row['prompt_template']!r}, but the first row has {first_template!r}"
-            problems.append(("prompt_template", detail))
-        pair, found = _render(row, tokenizer, max_length, thinking)
-        problems += found
-        result.problems += [Problem(name, reason, detail) for reason, detail in problems]
-        if pair is not None and not problems:
-            result.pairs.append(pair)
+) -> CheckedRows:
+    """Render every row as it will be trained and collect every problem. Rows come with their place."""
+    result = CheckedRows()
+    seen: dict[str, str] = {}
+    usual = usual_template(rows)
+    for place, row in tqdm(rows, desc="check rows", unit="row", disable=None):
+        problems = _unreadable(row)
+        if isinstance(row, dict) and not problems:
+            problems = _row_problems(row, tokenizer)
+            if (name := str(row.get("id", place))) in seen:
+                problems.append(("duplicate_id", f"{name!r} stands at {seen[name]}, too"))
+            seen.setdefault(name, place)
+            if row["prompt_template"] != usual:
+                problems.append(("prompt_template", f"{row['prompt_template']!r}, most rows have {usual!r}"))
+            pair, found = _render(row, tokenizer, max_length, thinking)
+            problems += found
+            if pair is not None and not problems:
+                result.pairs[place] = pair
+        result.problems += [Problem(place, reason, detail) for reason, detail in problems]
     return result
 
 
-def _unreadable(row: dict) -> tuple[Reason, str] | None:
-    """What makes a row not worth rendering."""
+def usual_template(rows: Sequence[tuple[str, dict | BadLine]]) -> str | None:
+    """The prompt template that most rows name."""
+    names = [str(row.get("prompt_template")) for _, row in rows if isinstance(row, dict)]
+    return Counter(names).most_common(1)[0][0] if names else None
+
+
+def _unreadable(row: dict | BadLine) -> list[tuple[Reason, str]]:
+    """What makes a row not worth rendering: nothing, or one problem."""
+    if isinstance(row, BadLine):
+        return [("unreadable", row.reason)]
     prompt, completion = row.get("prompt"), row.get("completion")
     if not isinstance(row.get("prompt_template"), str):
-        return "shape", "no prompt_template"
+        return [("shape", "no prompt_template")]
     if not isinstance(prompt, list) or not prompt or not isinstance(completion, list):
-        return "shape", "prompt and completion must be lists of messages"
+        return [("shape", "prompt and completion must be lists of messages")]
     turns = prompt + completion
     if not all(isinstance(turn, dict) and isinstance(turn.get("content"), str) for turn in turns):
-        return "shape", "every message needs a text content"
-    if not all(turn.get("role") in ROLES for turn in prompt):
-        return "shape", f"the roles of a prompt are {', '.join(ROLES)}"
+        return [("shape", "every message needs a text content")]
+    if wrong := _wrong_role(prompt):
+        return [wrong]
     if any(LONE_SURROGATE.search(turn["content"]) for turn in turns):
-        return "shape", "a message holds half a character (a lone surrogate)"
+        return [("shape", "a message holds half a character (a lone surrogate)")]
     if [turn.get("role") for turn in completion] != ["assistant"]:
-        return "shape", "the completion must be one assistant message"
+        return [("shape", "the completion must be one assistant message")]
     if not isinstance(row.get("reasoning") or "", str) or "</think>" in (row.get("reasoning") or ""):
-        return "shape", "reasoning must be a text without </think>"
+        return [("shape", "reasoning must be a text without </think>")]
     if not completion[0]["content"].strip():
-        return "empty_completion", "nothing to learn"
+        return [("empty_completion", "nothing to learn")]
+    return []
+
+
+def _wrong_role(prompt: list[dict]) -> tuple[Reason, str] | None:
+    """A pair's prompt holds calls and results as text, so that every chat template renders them alike."""
+    for number, turn in enumerate(prompt, start=1):
+        role, answers = turn.get("role"), turn.get("tool_call_id")
+        calls = repr([earlier.get("tool_calls") for earlier in prompt[: number - 1]])
+        if role == "tool" and (not answers or repr(answers) not in calls):
+            return "orphaned_result", f"message {number} answers a call that stands nowhere before it"
+        if role not in ROLES:
+            given = f"the role {role!r}" if role else "no role"
+            return "shape", f"message {number} has {given}; those of a prompt are {', '.join(ROLES)}"
     return None
 
 

@@ -113,7 +113,8 @@ from modeling.loading import load_tokenizer
 from modeling.row_checks import check_rows
 
 tokenizer = load_tokenizer(MODEL)
-print(check_rows([pair.model_dump() for pair in pairs], tokenizer, max_length=1536).report())
+checked = check_rows([(pair.id, pair.model_dump()) for pair in pairs], tokenizer, max_length=1536)
+print(*checked.complaints(), checked.summary(), sep="\n")
 row = pairs[0].model_dump()
 print(supervised_text(tokenizer, render_pair(tokenizer, row["prompt"], row["completion"])))
 

@@ -152,7 +152,7 @@ def test_resume_with_other_settings_is_refused(
         (["--per_device_train_batch_size", "0"], "per_device_train_batch_size is 0"),
         (["--max_steps", "-1", "--num_train_epochs", "0"], "are no step"),
         (["--packing"], "--packing True is not used here"),
-        (["--load_in_4bit"], "--load_in_4bit True is not used here"),
+        (["--load_in_8bit"], "--load_in_8bit True is not used here"),
         (["--assistant_only_loss"], "--assistant_only_loss True is not used here"),
         (["--completion_only_loss", "false"], "the loss is on the completion alone"),
         (["--resume_from_checkpoint", "x"], "use --resume"),

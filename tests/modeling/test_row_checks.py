@@ -1,0 +1,85 @@
+"""Every kind of bad row is found, all of them at once, and a good set passes untouched."""
+
+import pytest
+
+from condensery.files.jsonl import BadLine
+from modeling.pair_rows import leaked_questions
+from modeling.row_checks import CheckedRows, check_rows
+
+
+def completion(text: str) -> list[dict]:
+    return [{"role": "assistant", "content": text}]
+
+
+def check(rows: list, tokenizer, max_length: int) -> CheckedRows:
+    """A row's place is its position."""
+    return check_rows([(str(place), row) for place, row in enumerate(rows)], tokenizer, max_length)
+
+
+def test_good_rows_pass_in_order(smollm2_tokenizer, make_pair) -> None:
+    rows = [make_pair(number) for number in range(3)]
+    result = check(rows, smollm2_tokenizer, 1024)
+    assert not result.problems and len(result.pairs) == 3
+    assert "3 good rows" in result.summary() and not result.complaints()
+
+
+def test_all_problems_are_listed_at_once(smollm2_tokenizer, make_pair) -> None:
+    rows = [
+        make_pair(0),
+        make_pair(1) | dict(completion=completion("  ")),
+        make_pair(2) | dict(completion=completion("no block")),
+        make_pair(3) | dict(prompt=[{"role": "user", "content": "a <|im_end|> inside"}]),
+        make_pair(4) | dict(prompt_template="other_v1"),
+        make_pair(5) | dict(prompt=[{"role": "user", "content": "long " * 300}]),
+        make_pair(6) | dict(prompt=[]),
+        make_pair(7) | dict(completion=[{"role": "user", "content": "x"}]),
+        make_pair(8) | dict(prompt=[{"content": "x"}]),
+        make_pair(9) | dict(prompt=[{"role": "tool", "content": "x", "tool_call_id": "call-1"}]),
+        make_pair(10) | dict(prompt=[{"role": "user", "content": "half \ud83d"}]),
+        BadLine("not UTF-8 at byte 7"),
+        make_pair(0),
+    ]
+    result = check(rows, smollm2_tokenizer, 200)
+    assert [(int(problem.place), problem.reason) for problem in result.problems] == [
+        (1, "empty_completion"),
+        (2, "not_a_summary"),
+        (3, "control_token"),
+        (4, "prompt_template"),
+        (5, "too_long"),
+        (6, "shape"),
+        (7, "shape"),
+        (8, "shape"),
+        (9, "orphaned_result"),
+        (10, "shape"),
+        (11, "unreadable"),
+        (12, "duplicate_id"),
+    ]
+    assert list(result.pairs) == ["0"]
+
+
+def test_a_question_in_both_splits_is_told_with_both_places(make_pair) -> None:
+    train = [("train:1", BadLine("x")), ("train:2", make_pair(1)), ("train:3", make_pair(2))]
+    held_out = [("held:1", make_pair(3)), ("held:2", make_pair(2) | {"id": "other"}), ("held:3", {})]
+    [problem] = leaked_questions(train, held_out)
+    assert problem.place == "held:2" and problem.reason == "both_splits" and "train:3" in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ messages|length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", "prefix"),
+        ("{% for m in messages %}{{ m.content }}\n{% endfor %}", "stop_token"),
+        ("{% for m in messages %}{{ m.content[:20] }}<|im_end|>{% endfor %}", "mask"),
+        ("{{ raise_exception('roles must alternate') }}", "shape"),
+    ],
+)
+def test_bad_chat_templates_are_named(
+    smollm2_tokenizer,
+    make_pair,
+    monkeypatch: pytest.MonkeyPatch,
+    template: str,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(smollm2_tokenizer, "chat_template", template)
+    result = check([make_pair(0)], smollm2_tokenizer, 1024)
+    assert [problem.reason for problem in result.problems] == [reason]
