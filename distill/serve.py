@@ -154,6 +154,8 @@ def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
     ]
     arguments = ["--model", resolve_model(base_of(folder)), "--served-model-name", base_of(folder)]
     arguments += ["--tokenizer", str(folder), "--enable-lora", "--max-lora-rank", str(rank)]
+    if is_fused:
+        arguments += ["--enable-mixed-moe-lora-format"]
     if (template := folder / "chat_template.jinja").is_file():
         arguments += ["--chat-template", str(template)]
     return [*arguments, "--lora-modules", *modules]
