@@ -1,16 +1,19 @@
 """From a training run to a folder that stands alone, with proof that it holds what was trained.
 
     condensery export --checkpoint runs/sft --output_dir runs/export
+    condensery export --checkpoint runs/sft --output_dir runs/export --vllm_python .venv-vllm/bin/python
 
-The folder has merged weights, tokenizer, chat template, generation config, and `condensery.json`: base,
-data, prompt template with its text, budgets, proof. It is written under another name and renamed once the
-proof holds.
+The folder has merged weights (or, with --keep_adapter, the adapter), tokenizer, chat template, generation
+config, and `condensery.json`: base, data, prompt template with its text, budgets, proof. It is written under
+another name and renamed once the proof holds, through vLLM too where its Python is named.
 """
 
-import os
+import re
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +34,16 @@ class ExportConfig:
         default="auto",
         metadata={"help": "precision of the weights; auto: the trained (with LoRA: the base's)"},
     )
+    keep_adapter: bool = field(
+        default=False, metadata={"help": "do not merge: the folder holds the adapter, and names its base"}
+    )
+    max_shard_size: str = field(
+        default="50GB", metadata={"help": "larger weights are split into several files"}
+    )
+    vllm_python: str | None = field(
+        default=None, metadata={"help": "Python whose environment holds vLLM: prove what it serves, too"}
+    )
+    vllm_args: str = field(default="", metadata={"help": "more arguments of that vLLM, in one quoted string"})
     max_new_tokens: int = field(
         default=4096, metadata={"help": "budget of an answer, thinking included", "minimum": 1}
     )
@@ -38,9 +51,18 @@ class ExportConfig:
         default=None, metadata={"help": "report.json of an evaluation to take along"}
     )
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\d+(\.\d+)?[KMGT]i?B", self.max_shard_size):
+            raise ValueError(f"max_shard_size is {self.max_shard_size}; write it like 5GB or 500MB")
+        if self.keep_adapter and self.dtype != "auto":
+            raise ValueError(
+                f"dtype is {self.dtype}, but keep_adapter copies the adapter as it was trained; leave out one"
+            )
+
 
 def main(argv: list[str] | None = None) -> int:
     from condensery.files.config import fail, parse_args
+    from distill.serve import ServerError
 
     config = parse_args(
         ExportConfig,
@@ -52,15 +74,18 @@ def main(argv: list[str] | None = None) -> int:
     )
     try:
         export(config)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ServerError) as error:
         fail(PROG, error)
     return 0
 
 
 def export(config: ExportConfig) -> None:
-    """Merge, save, reload, compare, and only then name the folder. ValueError if any step fails."""
+    """Write, reload, compare, and only then name the folder. ValueError if any step fails."""
     from condensery.files.export_card import NAME as CARD
     from condensery.files.run_directory import write_json
+    from distill.export_weights import plan_export, write_and_prove
+    from modeling.chat_template import thinking_switch
+    from modeling.loading import load_tokenizer
     from modeling.progress import quiet_unless_terminal
 
     quiet_unless_terminal()
@@ -68,13 +93,58 @@ def export(config: ExportConfig) -> None:
     if config.output_dir.exists():
         raise ValueError(f"{config.output_dir} exists; choose another --output_dir, or remove it")
     card = describe(config, run)
-    config.output_dir.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=config.output_dir.parent, prefix=".export-") as temporary:
-        folder = Path(temporary) / "model"
-        card["proof"] = write_and_prove(config, card, folder).to_dict()
+    plan = plan_export(
+        *(config.checkpoint, card["base"], config.dtype, config.keep_adapter, config.max_shard_size),
+        run["config"],
+    )
+    card["enable_thinking"] = thinking_switch(load_tokenizer(str(config.checkpoint)), card["thinking"])
+    with unnamed_folder(config.output_dir) as folder:
+        proof, prompts = write_and_prove(plan, folder)
+        proof.check()
+        card |= {"proof": proof.to_dict(), "fixed_prompts": [prompt.model_dump() for prompt in prompts]}
         write_json(folder / CARD, card)
+        if config.vllm_python:
+            proof = replace(proof, served=served_gap(config, folder))
+            proof.check()
+            write_json(folder / CARD, card | {"proof": proof.to_dict()})
         folder.rename(config.output_dir)
+    print(f"proof: {proof}", file=sys.stderr)
     print(f"exported {config.output_dir}; next: condensery serve {config.output_dir}", file=sys.stderr)
+
+
+@contextmanager
+def unnamed_folder(output_dir: Path) -> Iterator[Path]:
+    """A path beside `output_dir`, on the same disk; what still lies there in the end is removed."""
+    try:
+        output_dir.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(dir=output_dir.parent, prefix=".export-")
+    except OSError as error:
+        raise ValueError(
+            f"cannot write under {output_dir.parent}: {error.strerror}; choose another --output_dir"
+        ) from error
+    with temporary:
+        yield Path(temporary.name) / "model"
+
+
+def served_gap(config: ExportConfig, folder: Path) -> Any:
+    """How far what vLLM serves from `folder`, in float32, lies from the trained model."""
+    import torch
+
+    from condensery.files.export_card import read_export_card
+    from distill.proof import gap
+    from distill.serve import ServeConfig, address, free_port, running_server
+    from distill.served_proof import all_served_logprobs
+
+    torch.cuda.empty_cache()  # the server wants the memory that the models had
+    assert config.vllm_python is not None
+    serving = ServeConfig(
+        folder, port=free_port(), python=config.vllm_python, dtype="float32", vllm_args=config.vllm_args
+    )
+    card = read_export_card(folder)
+    with running_server(serving):
+        served = all_served_logprobs(address(serving), str(folder), card)
+    trained = [value for prompt in card.fixed_prompts for value in prompt.trained_logprobs]
+    return gap(torch.tensor(trained), torch.tensor(served))
 
 
 def read_run(checkpoint: Path) -> dict[str, Any]:
@@ -126,65 +196,6 @@ def template_of(path: str, inputs: dict[str, str]) -> tuple[str, str]:
     name = str(read_jsonl(train_file)[0]["prompt_template"])
     beside = train_file.parent / "prompt_template.jinja"
     return (name, beside.read_text(encoding="utf-8")) if beside.is_file() else load_template(name)
-
-
-def write_and_prove(config: ExportConfig, card: dict[str, Any], folder: Path) -> Any:
-    """Save the merged model under `folder`, reload it from there alone, and return the proof, checked."""
-    import torch
-    from transformers import AutoConfig
-
-    from distill.proof import changed_tensors, compare, fixed_logprobs, fixed_pairs, num_trained_tensors
-    from modeling.chat_template import thinking_switch
-    from modeling.generation import stop_ids
-    from modeling.loading import base_of, load_model, load_tokenizer, resolve_model
-
-    is_adapter = (config.checkpoint / "adapter_config.json").is_file()
-    base_place = resolve_model(card["base"])
-    weights_of = base_of(config.checkpoint) if is_adapter else str(config.checkpoint)
-    trained_dtype = AutoConfig.from_pretrained(resolve_model(weights_of)).dtype
-    dtype = trained_dtype if config.dtype == "auto" else getattr(torch, config.dtype)
-    tokenizer = load_tokenizer(str(config.checkpoint))
-    card["enable_thinking"] = thinking_switch(tokenizer, card["thinking"])
-    pairs = fixed_pairs(tokenizer, card["thinking"])
-
-    model: Any = load_model(str(config.checkpoint), "float32", device_map=device_map())
-    trained = fixed_logprobs(model, pairs)
-    num_expected = num_trained_tensors(model)
-    # Compared with the adapter on its base, before the merge: a wrong merge is what the proof looks for.
-    if is_adapter:
-        model = model.merge_and_unload(safe_merge=True)
-    model.generation_config.eos_token_id = stop_ids(model, tokenizer)
-    model.to(dtype).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    make_readable(folder)
-    # The export is loaded from its folder alone, as a server will load it.
-    del model
-
-    exported_model = load_model(str(folder), "float32", device_map=device_map())
-    exported = fixed_logprobs(exported_model, fixed_pairs(load_tokenizer(str(folder)), card["thinking"]))
-    base_model = load_model(base_place, "float32", device_map=device_map())
-    base = fixed_logprobs(base_model, pairs)
-    changed = changed_tensors(exported_model, base_model, dtype)
-    rounded = dtype != torch.float32 and (is_adapter or dtype != trained_dtype)
-    proof = compare(trained, exported, base, (len(changed), num_expected), rounded)
-    print(f"proof: {proof}", file=sys.stderr)
-    proof.check()
-    return proof
-
-
-def make_readable(folder: Path) -> None:
-    """Weights are saved for their owner alone; who serves them may be another user."""
-    umask = os.umask(0)
-    os.umask(umask)
-    for file in folder.iterdir():
-        file.chmod(0o666 & ~umask)
-
-
-def device_map() -> str | None:
-    """All GPUs together where there are any: a 30B model in float32 fits no single one."""
-    import torch
-
-    return "auto" if torch.cuda.is_available() else None
 
 
 if __name__ == "__main__":

