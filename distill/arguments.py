@@ -47,6 +47,9 @@ class SFTArguments:
             "none: without; serving follows"
         },
     )
+    freeze_router: bool = field(
+        default=False, metadata={"help": "a mixture of experts keeps choosing them as it has learned to"}
+    )
     limit: int | None = field(
         default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
     )

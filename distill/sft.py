@@ -9,6 +9,7 @@ Every row is checked before anything is loaded; the tokens checked are the token
 from the newest complete checkpoint, with the losses that an uninterrupted run would have had.
 """
 
+import copy
 import importlib.util
 import os
 import sys
@@ -76,26 +77,22 @@ def run(arguments: Any, training: Any, model_config: Any) -> int:
 
 
 def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: Any) -> Any:
-    """TRL's trainer on rows that are tokens already, with our progress lines and LoRA checks."""
+    """TRL's trainer on rows that are tokens already, with our checks and progress lines."""
     from transformers import PrinterCallback, ProgressCallback
     from trl import SFTTrainer, get_peft_config
 
-    from modeling.adapters import CheckTargetsLearn, check_targets_trainable
+    from modeling.adapters import check_targets_trainable
     from modeling.lm_head import score_supervised_positions_only
-    from modeling.loading import load_model
-    from modeling.progress import ProgressLines
+    from modeling.trainable import describe_trainable
 
     score_supervised_positions_only()
-
-    model = load_model(
-        model_config.model_name_or_path,
-        model_config.dtype,
-        model_config.model_revision,
-        model_config.attn_implementation,
-    )
+    settings = copy.copy(training)
+    settings.logging_nan_inf_filter = False  # it hides a loss that is no number behind earlier ones
+    if training.padding_free:
+        settings.max_length = None  # the rows are checked; TRL refuses to leave that to us
     trainer: Any = SFTTrainer(
-        model=model,
-        args=training,
+        model=load_student(arguments, model_config),
+        args=settings,
         train_dataset=prepared.datasets["train"],
         eval_dataset=prepared.datasets.get("eval"),
         processing_class=prepared.tokenizer,
@@ -105,13 +102,47 @@ def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: An
         trainer.model.peft_config["default"].base_model_name_or_path = model_config.model_name_or_path
     targets = (model_config.lora_target_parameters or []) if model_config.use_peft else []
     check_targets_trainable(trainer.model, targets)
-    trainer.add_callback(CheckTargetsLearn(targets))
-    trainer.add_callback(ProgressLines())
+    say(describe_trainable(trainer.model))
+    for callback in callbacks(training, trainer, targets):
+        trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     if training.use_cpu:
         warn_of_idle_cores(training.world_size)
     return trainer
+
+
+def load_student(arguments: Any, model_config: Any) -> Any:
+    """The base in the precision of the settings, its router frozen where that is asked for."""
+    from trl import get_quantization_config
+
+    from modeling.loading import load_model
+    from modeling.trainable import freeze_router
+
+    model = load_model(
+        model_config.model_name_or_path,
+        model_config.dtype,
+        model_config.model_revision,
+        model_config.attn_implementation,
+        quantization_config=get_quantization_config(model_config),
+    )
+    if arguments.freeze_router:
+        freeze_router(model)
+    return model
+
+
+def callbacks(training: Any, trainer: Any, targets: list[str]) -> list[Any]:
+    """What watches the run."""
+    from modeling.adapters import CheckTargetsLearn
+    from modeling.checkpoints import StopWhenNotFinite
+    from modeling.packing import CheckRowsApart
+    from modeling.progress import ProgressLines
+
+    watching: list[Any] = [StopWhenNotFinite(), CheckTargetsLearn(targets), ProgressLines()]
+    if training.padding_free:
+        rows = sorted(trainer.train_dataset, key=lambda row: len(row["input_ids"]))[:2]
+        watching.append(CheckRowsApart(trainer.data_collator, [rows[0], rows[-1]]))
+    return watching
 
 
 def warn_of_idle_cores(num_processes: int) -> None:

@@ -5,12 +5,14 @@ ones: a checkpoint without that file, or with half of it, is one that a kill int
 """
 
 import json
+import math
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 
 def newest_complete_checkpoint(output_dir: Path) -> Path | None:
@@ -51,3 +53,25 @@ def check_finite(model: nn.Module) -> None:
             f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved. "
             "Lower --learning_rate, or train with --dtype float32"
         )
+
+
+class StopWhenNotFinite(TrainerCallback):
+    """Stops at a loss that is no number, and before weights that are none become the newest checkpoint."""
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        loss = state.log_history[-1].get("loss", 0.0) if state.log_history else 0.0
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"the loss of step {state.global_step} is {loss}; {args.output_dir} keeps its last "
+                "checkpoint; lower --learning_rate, or train with --dtype float32"
+            )
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        model = kwargs["model"]
+        assert isinstance(model, nn.Module)
+        if control.should_save:
+            check_finite(model)

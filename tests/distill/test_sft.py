@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from distill import sft
 
@@ -234,3 +236,51 @@ def test_a_model_without_its_weights_leaves_nothing_that_blocks_the_next_try(
         sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--max_steps", "1"))
         == 0
     )
+
+
+@pytest.mark.parametrize("model", ["tiny_llama", "tiny_qwen3_moe"])
+def test_joined_rows_give_the_losses_and_weights_of_padded_ones(
+    model: str, request: pytest.FixtureRequest, sft_words: Words, pairs_file: Path, tmp_path: Path
+) -> None:
+    """Two rows a batch; the auxiliary loss of a mixture depends on the batch and is left out."""
+    folder = request.getfixturevalue(model)
+    weights = {}
+    for way, more in {
+        "padded": ["--per_device_train_batch_size", "2"],
+        "joined": ["--per_device_train_batch_size", "2", "--padding_free"],
+        "accumulated": ["--per_device_train_batch_size", "1"],
+    }.items():
+        words = sft_words("smollm2_cpu.yaml", folder, pairs_file, tmp_path / way, *more)
+        assert sft.main([*words, "--optim", "sgd", "--router_aux_loss_coef", "0"]) == 0
+        weights[way] = load_file(tmp_path / way / "model.safetensors")
+    for way in ("joined", "accumulated"):
+        assert losses(tmp_path / way) == pytest.approx(losses(tmp_path / "padded"), abs=1e-5)
+        for name, weight in weights["padded"].items():
+            assert torch.allclose(weights[way][name], weight, atol=1e-6), name
+
+
+def test_a_loss_that_is_no_number_stops_and_leaves_the_checkpoint(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--max_steps", "6", "--save_steps", "1", "--optim", "sgd", "--max_grad_norm", "0"]
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", *more)
+    with pytest.raises(SystemExit):
+        sft.main([*words, "--learning_rate", "1e30"])
+    message = capsys.readouterr().err
+    assert "not finite" in message or "the loss of step" in message
+    assert "--learning_rate" in message
+    for folder in (tmp_path / "run").glob("checkpoint-*"):
+        assert all(
+            torch.isfinite(weight).all() for weight in load_file(folder / "model.safetensors").values()
+        )
+
+
+def test_a_frozen_router_stays_as_it_was(
+    sft_words: Words, tiny_qwen3_moe: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    words = sft_words("qwen3_30b_a3b.yaml", tiny_qwen3_moe, pairs_file, tmp_path / "run", "--freeze_router")
+    assert sft.main(words) == 0
+    before = load_file(tiny_qwen3_moe / "model.safetensors")
+    after = load_file(tmp_path / "run" / "model.safetensors")
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert {name for name in before if "mlp.gate.weight" in name} <= same and len(same) < len(before) / 2
