@@ -1,7 +1,7 @@
 """The directory of a training run: what starts it, what may resume it, what stands in it when it is done.
 
 run.json          command, versions, commit, seed, data fingerprints, counts (`finished` once all is saved)
-config.yaml       repeats the run: `condensery sft --config config.yaml --output_dir elsewhere`
+config.yaml       repeats the run: `condensery sft|on-policy --config config.yaml --output_dir elsewhere`
 log_history.json  losses and rates by step, for plots
 checkpoint-N/     for `--resume`
 model.safetensors (or the adapter), tokenizer, chat template: the trained student, for `condensery export`
@@ -21,7 +21,7 @@ from modeling.checkpoints import check_finite, newest_complete_checkpoint, remov
 MAY_DIFFER = {
     *("resume", "output_dir", "logging_steps", "save_steps", "save_total_limit", "disable_tqdm", "report_to"),
     *("dataloader_pin_memory", "dry_run"),
-    *("eval_steps", "eval_strategy", "save_strategy"),
+    *("eval_steps", "eval_strategy", "do_eval", "save_strategy"),
 }
 
 
@@ -68,7 +68,8 @@ def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
     """(all settings in one, data files) as they stand in run.json."""
     config = resolved_config(*configs)
     config.setdefault("seed", configs[1].seed)
-    config.setdefault("max_length", configs[1].max_length)
+    if "max_length" not in config:  # TRL's default; on-policy distillation has a field of ours
+        config["max_length"] = configs[1].max_length
     return config, [path for path in (config["train_file"], config["eval_file"]) if path]
 
 

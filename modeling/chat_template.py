@@ -47,6 +47,10 @@ class RenderedPair:
         return [IGNORED] * self.num_prompt_tokens + self.completion_ids
 
     @property
+    def prompt_ids(self) -> list[int]:
+        return self.input_ids[: self.num_prompt_tokens]
+
+    @property
     def completion_ids(self) -> list[int]:
         return self.input_ids[self.num_prompt_tokens :]
 

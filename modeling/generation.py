@@ -17,11 +17,15 @@ from modeling.chat_template import Chat, prompt_ids
 
 @dataclass(frozen=True)
 class Generation:
-    """One answer. `num_tokens` counts the stop token; "length" means `max_new_tokens` cut it off."""
+    """One answer. `token_ids` hold the stop token; "length" means `max_new_tokens` cut it off."""
 
     text: str
-    num_tokens: int
+    token_ids: list[int]
     finish_reason: Literal["stop", "length"]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
 
 
 def generate(
@@ -101,5 +105,5 @@ def _read(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: list[int]) 
     end = next((i for i, token in enumerate(ids) if token in stops), None)
     text = str(tokenizer.decode(ids[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False))
     if end is None:
-        return Generation(text, len(ids), "length")
-    return Generation(text, end + 1, "stop")
+        return Generation(text, ids, "length")
+    return Generation(text, ids[: end + 1], "stop")

@@ -15,7 +15,10 @@ from transformers import (
 
 from modeling.chat_template import RenderedPair, supervised_text
 
-SHOWN = ("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy", "aux_loss")
+SHOWN = (
+    *("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy", "aux_loss"),
+    *("completions/mean_length", "completions/clipped_ratio"),  # of what a student writes while it trains
+)
 
 
 class ProgressLines(TrainerCallback):
@@ -58,8 +61,14 @@ def quiet_unless_terminal() -> None:
 
 def show_sample(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair, max_characters: int = 1200) -> str:
     """One row as the model sees it, the supervised part between marks, a long prompt shortened."""
-    prompt = tokenizer.decode(pair.input_ids[: pair.num_prompt_tokens], clean_up_tokenization_spaces=False)
+    prompt = show_prompt(tokenizer, pair, max_characters)
+    return f"{prompt}>>> supervised >>>{supervised_text(tokenizer, pair)}<<< end <<<"
+
+
+def show_prompt(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair, max_characters: int = 1200) -> str:
+    """A prompt as the model sees it, a long one shortened in the middle."""
+    prompt = str(tokenizer.decode(pair.prompt_ids, clean_up_tokenization_spaces=False))
     if len(prompt) > max_characters:
         half = max_characters // 2
         prompt = f"{prompt[:half]}\n[... {len(prompt) - 2 * half} characters not shown ...]\n{prompt[-half:]}"
-    return f"{prompt}>>> supervised >>>{supervised_text(tokenizer, pair)}<<< end <<<"
+    return prompt
