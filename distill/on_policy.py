@@ -182,33 +182,33 @@ def load_datasets(arguments: OnPolicyArguments, training: Any, tokenizer: Any) -
     """The checked `prompt`s by split, as a server's tokens. Raises ValueError listing all bad rows."""
     from datasets import Dataset
 
-    from modeling.preflight import read_pairs
+    from modeling.pair_rows import leaked_questions, read_pairs
     from modeling.progress import show_prompt
     from modeling.row_checks import Problem, check_rows
 
     files = {"train": arguments.train_file, "eval": arguments.eval_file}
-    rows = {split: read_pairs([path])[: arguments.limit] for split, path in files.items() if path}
+    rows = {split: read_pairs(path, arguments.limit) for split, path in files.items() if path}
     together = [row for split in rows.values() for row in split]
     checked = check_rows(together, tokenizer, arguments.max_length, arguments.thinking)
-    if not checked.problems:
-        room = arguments.max_length - training.max_completion_length
-        checked.problems = [
-            Problem(
-                row["id"],
-                "too_long",
-                f"{pair.num_prompt_tokens} tokens of prompt, at most {room}: --max_length "
-                f"{arguments.max_length} less --max_completion_length {training.max_completion_length}",
-            )
-            for row, pair in zip(together, checked.pairs, strict=True)
-            if pair.num_prompt_tokens > room
-        ]
+    room = arguments.max_length - training.max_completion_length
+    checked.problems += leaked_questions(rows["train"], rows.get("eval", []))
+    checked.problems += [
+        Problem(
+            place,
+            "too_long",
+            f"{pair.num_prompt_tokens} tokens of prompt, at most {room}: --max_length "
+            f"{arguments.max_length} less --max_completion_length {training.max_completion_length}",
+        )
+        for place, pair in checked.pairs.items()
+        if pair.num_prompt_tokens > room
+    ]
     if checked.problems:
-        raise ValueError(f"the pairs cannot be trained on:\n{checked.report()}")
-    say(checked.report())
-    say(f"{show_prompt(tokenizer, checked.pairs[0])}>>> the student writes, the teacher scores each token")
-    pairs = iter(checked.pairs)
+        raise ValueError("\n".join(["these pairs cannot be trained on:", *checked.complaints()]))
+    say(checked.summary())
+    first = next(iter(checked.pairs.values()))
+    say(f"{show_prompt(tokenizer, first)}>>> the student writes, the teacher scores each token")
     return {
-        split: Dataset.from_list([{"prompt": next(pairs).prompt_ids} for _ in split_rows])
+        split: Dataset.from_list([{"prompt": checked.pairs[place].prompt_ids} for place, _ in split_rows])
         for split, split_rows in rows.items()
     }
 
@@ -233,7 +233,7 @@ def plan_steps(arguments: OnPolicyArguments, training: Any, num_rows: int) -> No
         arguments.global_batch_size,
         training.per_device_train_batch_size,
         training.world_size,
-        num_rows - num_left_out,
+        [1] * (num_rows - num_left_out),  # prompts are padded on their own, for generation
         training.num_train_epochs,
         training.max_steps,
     )

@@ -18,11 +18,13 @@ class BatchPlan:
     def __str__(self) -> str:
         size = self.per_device * self.num_processes * self.gradient_accumulation_steps
         epochs = self.num_steps * size / self.num_rows
+        padded = (
+            f"; {self.padding:.0%} of the tokens are padding, none with --padding_free or one row a batch"
+        )
         return (
             f"{self.num_rows} pairs; a step sees {size} = {self.per_device} per device x "
             f"{self.num_processes} process(es) x {self.gradient_accumulation_steps} accumulated; "
-            f"{self.num_steps} steps = {epochs:.2f} epochs; {self.padding:.0%} of the tokens would be padding"
-            + (", none with --padding_free or one row per device" if self.padding >= 0.05 else "")
+            f"{self.num_steps} steps = {epochs:.2f} epochs" + (padded if self.padding >= 0.05 else "")
         )
 
 
