@@ -197,7 +197,7 @@ class Run(TrainerCallback):
 
 
 def in_turns(builders: dict[str, Callable[[], Any]], num_rounds: int) -> dict[str, Run]:
-    """Each is built, and trains once for its losses and its memory; then they train in turns, for the times."""
+    """Each is built and trains once, for its losses and its memory; then they train in turns, for times."""
     runs = {name: Run(build) for name, build in builders.items()}
     for _ in range(num_rounds):
         for run in runs.values():
