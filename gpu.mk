@@ -8,7 +8,7 @@ GPU_WHEELS := build/gpu-wheels
 GPU_VENV ?= .venv-gpu
 GPU_PYTHON ?= python3
 GPU_PYTHON_VERSION ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-# What such machines lack. pyarrow and pandas, which datasets needs, are there as a rule; with them it is 68 MB:
+# What such machines lack. pyarrow and pandas, which datasets needs, are there as a rule; with them it is 71 MB:
 # make gpu-wheels GPU_MORE="pyarrow pandas" GPU_MAX_MB=80
 GPU_LACKS ?= trl datasets peft accelerate dill multiprocess xxhash psutil
 GPU_MORE ?=
