@@ -183,11 +183,11 @@ def test_a_mixture_trained_whole_generates_from_its_export(
     assert json.loads((run / "config.json").read_text())["output_router_logits"]
     assert export.main(["--checkpoint", str(run), "--output_dir", str(folder)]) == 0
     model = AutoModelForCausalLM.from_pretrained(folder)
-    prompt = torch.ones(1, 4, dtype=torch.long)
+    prompt = torch.ones(2, 4, dtype=torch.long)
     written = model.generate(
         prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=3, min_new_tokens=3
     )
-    assert written.shape == (1, 7)
+    assert written.shape == (2, 7)
 
 
 def test_export_refuses_what_it_cannot_write_or_match(
