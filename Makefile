@@ -44,4 +44,4 @@ lint: $(VENV)/ready
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
--include vllm.mk
+-include vllm.mk gpu.mk

@@ -4,6 +4,7 @@ TRL's SFTConfig and ModelConfig hold the rest; of theirs, those that would chang
 """
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,14 @@ class SFTArguments:
     freeze_router: bool = field(
         default=False, metadata={"help": "a mixture of experts keeps choosing them as it has learned to"}
     )
+    eval_generate: int = field(
+        default=0,
+        metadata={
+            "help": "at each evaluation write a summary for this many rows of --eval_file and log "
+            "eval_fact_recall",
+            "minimum": 0,
+        },
+    )
     limit: int | None = field(
         default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
     )
@@ -62,7 +71,7 @@ class SFTArguments:
     )
 
 
-def setting_problems(training: Any, model_config: Any) -> list[str]:
+def setting_problems(arguments: SFTArguments, training: Any, model_config: Any) -> list[str]:
     """Settings of Hugging Face's that would be accepted and change nothing, or that contradict each other."""
     problems = []
     for config in (training, model_config):
@@ -76,4 +85,17 @@ def setting_problems(training: Any, model_config: Any) -> list[str]:
         problems.append("--gradient_accumulation_steps follows from --global_batch_size; set only the latter")
     if model_config.load_in_4bit and not model_config.use_peft:
         problems.append("--load_in_4bit needs --use_peft: 4-bit weights do not train, an adapter does")
+    if arguments.eval_generate and arguments.eval_file is None:
+        problems.append("--eval_generate needs --eval_file: held-out rows to write summaries for")
+    if arguments.eval_generate and is_sharded(training):
+        problems.append(
+            "--eval_generate is not used where weights are sharded (FSDP, DeepSpeed): leave it out, and run "
+            "`condensery evaluate` on an export"
+        )
     return problems
+
+
+def is_sharded(training: Any) -> bool:
+    """Whether no process holds the whole model, as `accelerate launch` and --deepspeed say it."""
+    launched = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    return bool(training.deepspeed) or any(os.environ.get(name) == "true" for name in launched)

@@ -152,6 +152,9 @@ def quantization_of(settings: dict[str, Any]) -> Any:
 def save(export: Export, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write the folder. Raises ValueError where the disk does not take it."""
     model.generation_config.eos_token_id = stop_ids(model, tokenizer)
+    text = model.config.get_text_config()
+    if getattr(text, "output_router_logits", False):  # for the auxiliary loss; generation fails on it
+        text.output_router_logits = False
     try:
         folder.mkdir()
         if export.keep_adapter:

@@ -73,7 +73,7 @@ def prepare(arguments: SFTArguments, training: Any, model_config: Any) -> tuple[
     from distill.memory import check_memory
     from modeling.loading import check_weights, load_tokenizer
 
-    prepared, findings = Prepared(), Findings(setting_problems(training, model_config))
+    prepared, findings = Prepared(), Findings(setting_problems(arguments, training, model_config))
     findings.attempt(check_reporting, training.report_to)
     name = model_config.model_name_or_path
     if name is None:
@@ -148,13 +148,17 @@ def plan_steps(arguments: SFTArguments, training: Any, prepared: Prepared) -> An
 
 
 def check_reporting(services: list[str]) -> None:
-    """Raises ValueError for a service of --report_to whose package is not installed."""
+    """Raises ValueError for a service of --report_to that is unknown, or whose package is not installed."""
     from transformers.integrations import get_available_reporting_integrations
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-    known = ("trackio", "wandb", "tensorboard", "mlflow")
-    missing = [
-        name for name in services if name in known and name not in get_available_reporting_integrations()
-    ]
+    if unknown := sorted(set(services) - set(INTEGRATION_TO_CALLBACK)):
+        raise ValueError(
+            f"--report_to {' '.join(unknown)}: unknown; take trackio, wandb, tensorboard or another of "
+            f"transformers, or none"
+        )
+    checked = set(INTEGRATION_TO_CALLBACK) - {"flyte"}  # transformers looks for it nowhere else
+    missing = sorted(set(services) & checked - set(get_available_reporting_integrations()))
     if missing:
         raise ValueError(
             f"--report_to {' '.join(missing)}: pip install {' '.join(missing)}, or --report_to none"

@@ -103,7 +103,7 @@ def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: An
     targets = (model_config.lora_target_parameters or []) if model_config.use_peft else []
     check_targets_trainable(trainer.model, targets)
     say(describe_trainable(trainer.model))
-    for callback in callbacks(training, trainer, targets):
+    for callback in callbacks(arguments, training, trainer, targets, prepared):
         trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
@@ -131,8 +131,9 @@ def load_student(arguments: Any, model_config: Any) -> Any:
     return model
 
 
-def callbacks(training: Any, trainer: Any, targets: list[str]) -> list[Any]:
+def callbacks(arguments: Any, training: Any, trainer: Any, targets: list[str], prepared: Any) -> list[Any]:
     """What watches the run."""
+    from distill.fact_recall import FactRecall
     from modeling.adapters import CheckTargetsLearn
     from modeling.checkpoints import StopWhenNotFinite
     from modeling.packing import CheckRowsApart
@@ -142,6 +143,8 @@ def callbacks(training: Any, trainer: Any, targets: list[str]) -> list[Any]:
     if training.padding_free:
         rows = sorted(trainer.train_dataset, key=lambda row: len(row["input_ids"]))[:2]
         watching.append(CheckRowsApart(trainer.data_collator, [rows[0], rows[-1]]))
+    if arguments.eval_generate:
+        watching.append(FactRecall(trainer, prepared.datasets["eval"].to_list()[: arguments.eval_generate]))
     return watching
 
 

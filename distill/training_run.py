@@ -21,7 +21,7 @@ from modeling.checkpoints import check_finite, newest_complete_checkpoint, remov
 MAY_DIFFER = {
     *("resume", "output_dir", "logging_steps", "save_steps", "save_total_limit", "disable_tqdm", "report_to"),
     *("dataloader_pin_memory", "dry_run"),
-    *("eval_steps", "eval_strategy", "do_eval", "save_strategy"),
+    *("eval_steps", "eval_strategy", "eval_generate", "do_eval", "save_strategy"),
 }
 
 

@@ -6,7 +6,7 @@ the order of the prompts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from tqdm import tqdm
@@ -45,13 +45,31 @@ def generate(
 
     `keep` is handed each answer, with the position of its prompt, as soon as it is there.
     """
+    encoded = [prompt_ids(tokenizer, prompt, enable_thinking) for prompt in prompts]
+    return generate_from_ids(
+        *(model, tokenizer, encoded, max_new_tokens, batch_size, temperature, top_p, seed, label, keep)
+    )
+
+
+def generate_from_ids(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: list[list[int]],
+    max_new_tokens: int,
+    batch_size: int = 8,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    label: str = "generate",
+    keep: Callable[[int, Generation], None] | None = None,
+) -> list[Generation]:
+    """`generate` for prompts that are tokens already."""
     if temperature:
         set_seed(seed)
-    encoded = [prompt_ids(tokenizer, prompt, enable_thinking) for prompt in prompts]
     # The longest first, so that what does not fit into memory fails at once.
-    order = sorted(range(len(prompts)), key=lambda i: -len(encoded[i]))
+    order = sorted(range(len(encoded)), key=lambda i: -len(encoded[i]))
     answers: dict[int, Generation] = {}
-    with tqdm(total=len(prompts), desc=label, unit="answer", disable=None) as progress:
+    with tqdm(total=len(encoded), desc=label, unit="answer", disable=None) as progress:
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             completions = _complete(
@@ -62,7 +80,7 @@ def generate(
                 if keep is not None:
                     keep(position, answer)
             progress.update(len(batch))
-    return [answers[i] for i in range(len(prompts))]
+    return [answers[i] for i in range(len(encoded))]
 
 
 @torch.inference_mode()
@@ -81,7 +99,12 @@ def _complete(
         [[pad] * (width - len(ids)) + ids for ids in batch], device=model.device
     )  # (B, T)
     attention_mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in batch])
-    sampling = {"temperature": temperature, "top_p": top_p, "top_k": 0} if temperature else {}
+    sampling: dict[str, Any] = {}
+    if temperature:
+        sampling = {"temperature": temperature, "top_p": top_p, "top_k": 0}
+    # A mixture trained with TRL counts how its routers balance at every call, which fails on a cache.
+    if getattr(model.config.get_text_config(), "output_router_logits", False):
+        sampling["output_router_logits"] = False
     output = model.generate(  # type: ignore[operator]
         input_ids=input_ids,
         attention_mask=attention_mask.to(model.device),
@@ -89,6 +112,7 @@ def _complete(
         do_sample=bool(temperature),
         pad_token_id=pad,
         eos_token_id=stop_ids(model, tokenizer),
+        use_cache=True,  # a model that trains is configured without
         **sampling,
     )
     return [_read(tokenizer, row[width:].tolist(), stop_ids(model, tokenizer)) for row in output]

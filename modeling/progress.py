@@ -17,6 +17,7 @@ from modeling.chat_template import RenderedPair, supervised_text
 
 SHOWN = (
     *("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy", "aux_loss"),
+    *("eval_fact_recall", "eval_parsed"),
     *("completions/mean_length", "completions/clipped_ratio"),  # of what a student writes while it trains
 )
 

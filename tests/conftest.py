@@ -79,6 +79,34 @@ def tiny_qwen3_moe(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) 
     return folder
 
 
+@pytest.fixture(scope="session")
+def tiny_qwen3(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
+    """A folder: Qwen3ForCausalLM of 2 layers, float32, SmolLM2's tokenizer."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+
+    set_seed(0)
+    folder = tmp_path_factory.mktemp("tiny_qwen3")
+    Qwen3ForCausalLM(Qwen3Config(**TINY, tie_word_embeddings=True)).save_pretrained(folder)
+    smollm2_tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen3_5(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
+    """A folder: Qwen3_5ForCausalLM, a layer of linear attention and a full one, SmolLM2's tokenizer."""
+    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig, set_seed
+
+    set_seed(0)
+    folder = tmp_path_factory.mktemp("tiny_qwen3_5")
+    linear = {"linear_num_key_heads": 2, "linear_num_value_heads": 2}
+    linear |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
+    layers = ["linear_attention", "full_attention"]
+    config = Qwen3_5TextConfig(**TINY, **linear, layer_types=layers, tie_word_embeddings=True)
+    Qwen3_5ForCausalLM(config).save_pretrained(folder)
+    smollm2_tokenizer.save_pretrained(folder)
+    return folder
+
+
 def pair_row(number: int) -> dict:
     """A training row like those of `condensery pairs`, with content that differs by number."""
     return {

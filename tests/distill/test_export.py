@@ -172,6 +172,24 @@ def test_full_training_of_tied_embeddings_writes_them_once(
     assert tensors["num_tensors"] == tensors["num_expected"] == tensors["num_changed"] == len(names)
 
 
+def test_a_mixture_trained_whole_generates_from_its_export(
+    sft_words: Words, tiny_qwen3_moe: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """By transformers alone: training leaves a setting in the config that no cache goes with."""
+    from transformers import AutoModelForCausalLM
+
+    run, folder = tmp_path / "run", tmp_path / "export"
+    assert sft.main(sft_words("qwen3_30b_a3b.yaml", tiny_qwen3_moe, pairs_file, run)) == 0
+    assert json.loads((run / "config.json").read_text())["output_router_logits"]
+    assert export.main(["--checkpoint", str(run), "--output_dir", str(folder)]) == 0
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    prompt = torch.ones(2, 4, dtype=torch.long)
+    written = model.generate(
+        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=3, min_new_tokens=3
+    )
+    assert written.shape == (2, 7)
+
+
 def test_export_refuses_what_it_cannot_write_or_match(
     lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

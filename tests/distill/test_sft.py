@@ -26,25 +26,54 @@ def losses(output_dir: Path) -> list[float]:
     return [entry["loss"] for entry in history if "loss" in entry]
 
 
-@pytest.mark.parametrize(
-    ("config", "model"), [("smollm2_cpu.yaml", "tiny_llama"), ("qwen3_30b_a3b.yaml", "tiny_qwen3_moe")]
-)
+RECIPES = {  # each with a tiny model of its class
+    "smollm2_cpu.yaml": "tiny_llama",
+    "qwen3_1_7b.yaml": "tiny_qwen3",
+    "qwen3_4b.yaml": "tiny_qwen3",
+    "qwen3_5_2b.yaml": "tiny_qwen3_5",
+    "qwen3_32b_qlora.yaml": "tiny_qwen3",
+    "qwen3_30b_a3b.yaml": "tiny_qwen3_moe",
+    "qwen3_30b_a3b_lora.yaml": "tiny_qwen3_moe",
+}
+
+
+@pytest.mark.parametrize("config", sorted(path.name for path in CONFIGS.glob("*.yaml")))
 def test_shipped_config_trains_two_steps(
-    sft_words: Words,
-    config: str,
-    model: str,
-    request: pytest.FixtureRequest,
-    pairs_file: Path,
-    tmp_path: Path,
+    sft_words: Words, config: str, request: pytest.FixtureRequest, pairs_file: Path, tmp_path: Path
 ) -> None:
-    output_dir = tmp_path / "run"
-    assert sft.main(sft_words(config, request.getfixturevalue(model), pairs_file, output_dir)) == 0
+    """4 bits are left out: bitsandbytes is a package for GPUs."""
+    output_dir, model = tmp_path / "run", request.getfixturevalue(RECIPES[config])
+    words = sft_words(config, model, pairs_file, output_dir, "--load_in_4bit", "false")
+    assert sft.main(words) == 0
     run = json.loads((output_dir / "run.json").read_text())
     assert (
         run["counts"]["finished"] and run["counts"]["num_steps"] == 2 and run["inputs"] and run["seed"] == 0
     )
     assert len(losses(output_dir)) == 2
-    assert (output_dir / "model.safetensors").is_file() and (output_dir / "chat_template.jinja").is_file()
+    weights = "adapter_model.safetensors" if "lora" in config else "model.safetensors"
+    assert (output_dir / weights).is_file() and (output_dir / "chat_template.jinja").is_file()
+
+
+@pytest.mark.parametrize("config", sorted(path.name for path in CONFIGS.glob("*.yaml")))
+def test_shipped_config_says_what_it_is_for_and_keeps_the_batch_of_resum(config: str) -> None:
+    text = (CONFIGS / config).read_text()
+    for heading in ("Purpose", "Hardware", "Download", "Command", "Result"):
+        assert f"# {heading}:" in text
+    assert f"--config configs/sft/{config}" in text
+    assert "global_batch_size: 64" in text or config == "smollm2_cpu.yaml"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs/accelerate").glob("*.yaml")), ids=lambda p: p.name)
+def test_accelerate_takes_its_shipped_configs(path: Path) -> None:
+    """By the loader of `accelerate launch`, which lets a misspelt key of FSDP or DeepSpeed pass."""
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    config = load_config_from_file(str(path))
+    assert config.num_processes == {"cpu.yaml": 1, "fsdp2_2nodes.yaml": 16}.get(path.name, 8)
+    known = {action.dest for action in launch_command_parser()._actions}
+    assert {*config.fsdp_config, *config.deepspeed_config} <= known
+    assert f"configs/accelerate/{path.name}" in path.read_text()
 
 
 def test_an_eval_file_is_looked_at_without_further_settings(
