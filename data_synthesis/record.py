@@ -223,8 +223,9 @@ def report(directory: Path, config: RecordConfig, inputs: list[Path]) -> int:
         for reason, number in rows.most_common():
             print(f"{name:9} {number:6}  {reason}")
     print(f"{directory}: {counts['rollouts'].total()} rollouts, {counts['rejected'].total()} rejected")
-    is_unused = config.paradigm == "resum" and not counts["events"]["accepted summaries"]
-    if counts["rollouts"] and is_unused:
+    # A summary that was asked for and failed is no reason to make the window smaller.
+    was_due = any("summar" in event for event in counts["events"])
+    if counts["rollouts"] and config.paradigm == "resum" and not was_due:
         print(
             f"nothing was compacted in a window of {config.window_tokens} tokens; lower --window_tokens "
             "(the offline web fills 700 with --reserve_tokens 0)",

@@ -248,6 +248,20 @@ def test_scripted_explorer_and_oracle_need_no_endpoint(
     assert all(cut.author == "oracle" and cut.summary for row in rows for cut in row.cuts)
 
 
+def test_a_smaller_window_is_advised_only_where_no_summary_was_asked_for(
+    server: ScriptedEndpoint, web: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number_7 = tmp_path / "number_7.jsonl"
+    write_jsonl(number_7, [{"question": "Which year is number 7?"}])  # its summaries fail
+    words = arguments(server, number_7, web, tmp_path / "failed")
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    assert "summary no_block" in printed.out and "nothing was compacted" not in printed.err
+    words = arguments(server, number_7, web, tmp_path / "roomy")
+    assert main([*words, "--every_rounds", "60", "--window_tokens", "32768"]) == 0
+    assert "nothing was compacted" in capsys.readouterr().err
+
+
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as caught:
         main(words)
