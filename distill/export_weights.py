@@ -153,7 +153,7 @@ def save(export: Export, model: Any, tokenizer: PreTrainedTokenizerBase, folder:
     """Write the folder. Raises ValueError where the disk does not take it."""
     model.generation_config.eos_token_id = stop_ids(model, tokenizer)
     text = model.config.get_text_config()
-    if getattr(text, "output_router_logits", False):  # for the auxiliary loss; generation fails on it
+    if getattr(text, "output_router_logits", False):  # for the auxiliary loss; padded generation fails
         text.output_router_logits = False
     try:
         folder.mkdir()

@@ -102,7 +102,7 @@ def _complete(
     sampling: dict[str, Any] = {}
     if temperature:
         sampling = {"temperature": temperature, "top_p": top_p, "top_k": 0}
-    # A mixture trained with TRL counts how its routers balance at every call, which fails on a cache.
+    # A mixture trained with TRL counts how its routers balance at every call, which fails on padding.
     if getattr(model.config.get_text_config(), "output_router_logits", False):
         sampling["output_router_logits"] = False
     output = model.generate(  # type: ignore[operator]

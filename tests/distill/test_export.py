@@ -175,7 +175,7 @@ def test_full_training_of_tied_embeddings_writes_them_once(
 def test_a_mixture_trained_whole_generates_from_its_export(
     sft_words: Words, tiny_qwen3_moe: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
-    """By transformers alone: training leaves a setting in the config that no cache goes with."""
+    """By transformers alone, with padding: training leaves a setting in the config that fails on it."""
     from transformers import AutoModelForCausalLM
 
     run, folder = tmp_path / "run", tmp_path / "export"
@@ -183,10 +183,8 @@ def test_a_mixture_trained_whole_generates_from_its_export(
     assert json.loads((run / "config.json").read_text())["output_router_logits"]
     assert export.main(["--checkpoint", str(run), "--output_dir", str(folder)]) == 0
     model = AutoModelForCausalLM.from_pretrained(folder)
-    prompt = torch.ones(2, 4, dtype=torch.long)
-    written = model.generate(
-        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=3, min_new_tokens=3
-    )
+    prompt, mask = torch.ones(2, 4, dtype=torch.long), torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])
+    written = model.generate(prompt, attention_mask=mask, max_new_tokens=3, min_new_tokens=3)
     assert written.shape == (2, 7)
 
 

@@ -30,7 +30,7 @@ def test_stop_token_ends_an_answer(tiny_llama: Path) -> None:
 
 
 def test_a_mixture_that_was_trained_to_balance_its_routers_generates(tiny_qwen3_moe: Path) -> None:
-    """Its config says so ever after; transformers fails on that as soon as a cache holds the prompt."""
+    """Its config says so ever after; transformers fails on that where a batch is padded."""
     model, tokenizer = load_model_and_tokenizer(str(tiny_qwen3_moe))
     prompts = [[{"role": "user", "content": "hello"}], [{"role": "user", "content": "hello, hello"}]]
     before = generate(model, tokenizer, prompts, max_new_tokens=4)
