@@ -138,8 +138,11 @@ def callbacks(arguments: Any, training: Any, trainer: Any, targets: list[str], p
     from modeling.checkpoints import StopWhenNotFinite
     from modeling.packing import CheckRowsApart
     from modeling.progress import ProgressLines
+    from modeling.sharding import CheckSharded
 
     watching: list[Any] = [StopWhenNotFinite(), CheckTargetsLearn(targets), ProgressLines()]
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        watching.insert(0, CheckSharded())
     if training.padding_free:
         rows = sorted(trainer.train_dataset, key=lambda row: len(row["input_ids"]))[:2]
         watching.append(CheckRowsApart(trainer.data_collator, [rows[0], rows[-1]]))
@@ -159,7 +162,9 @@ def warn_of_idle_cores(num_processes: int) -> None:
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """On stderr, once for all processes."""
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,16 @@ def check_resume(output_dir: Path, *configs: Any) -> None:
 
 
 def start_run(output_dir: Path, *configs: Any) -> Path | None:
-    """Describe the run and return the checkpoint to go on from."""
+    """Describe the run, by its first process; every process gets the checkpoint to go on from."""
+    processes = configs[1].distributed_state
+    processes.wait_for_everyone()  # all of them have looked for an earlier run
+    if processes.is_main_process:
+        _describe_start(output_dir, *configs)
+    processes.wait_for_everyone()
+    return newest_complete_checkpoint(output_dir)
+
+
+def _describe_start(output_dir: Path, *configs: Any) -> None:
     config, inputs = _described(*configs)
     is_resumed = bool(_read_run(output_dir))
     describe_run(output_dir, config, inputs)
@@ -61,7 +70,6 @@ def start_run(output_dir: Path, *configs: Any) -> Path | None:
     if is_resumed:
         where = f"from {checkpoint}" if checkpoint else "from the start: no complete checkpoint"
         print(f"resuming {where}; {len(removed)} half-written checkpoint(s) removed", file=sys.stderr)
-    return checkpoint
 
 
 def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:

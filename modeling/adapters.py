@@ -6,10 +6,11 @@ modules alone trains attention and leaves the experts as they were, without a wo
 
 from typing import Any
 
-import torch
 from peft.tuners.lora.layer import ParamWrapper
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from modeling.sharding import whole
 
 
 def lora_parameters_of(model: nn.Module, target: str) -> list[Any]:
@@ -47,7 +48,7 @@ class CheckTargetsLearn(TrainerCallback):
         assert isinstance(model, nn.Module)
         for target in self.targets:
             gradients = [p.grad for p in lora_parameters_of(model, target) if p.grad is not None]
-            if not any(torch.count_nonzero(gradient) for gradient in gradients):
+            if not any(whole(gradient.ne(0).any()).item() for gradient in gradients):
                 raise ValueError(
                     f"--lora_target_parameters {target} get no gradient in step {state.global_step}"
                 )

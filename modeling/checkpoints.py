@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from modeling.sharding import whole
+
 
 def newest_complete_checkpoint(output_dir: Path) -> Path | None:
     """The newest checkpoint that was written to its end."""
@@ -47,7 +49,9 @@ def _is_complete(folder: Path) -> bool:
 
 def check_finite(model: nn.Module) -> None:
     """Raises ValueError naming parameters that hold NaN or infinity: such weights are never saved."""
-    broken = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
+    broken = [
+        name for name, weight in model.named_parameters() if not whole(torch.isfinite(weight).all()).item()
+    ]
     if broken:
         raise ValueError(
             f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved. "

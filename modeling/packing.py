@@ -16,7 +16,7 @@ MAX_LEAK = 1e-2
 Row = dict[str, list[int]]
 
 
-@torch.inference_mode()
+@torch.no_grad()  # FSDP2 keeps buffers of a forward: made in inference mode, they could not train afterwards
 def leak_between_rows(
     model: nn.Module, collate: Callable[[list[Row]], dict], first: Row, second: Row
 ) -> float:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 from trl.trainer import utils
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from modeling.lm_head import score_supervised_positions_only
 from modeling.loading import load_model
@@ -40,3 +42,22 @@ def test_only_supervised_positions_are_scored(tiny_llama: Path, monkeypatch: pyt
     assert (num_scored, num_fast) == (58, 10)
     assert fast_loss == pytest.approx(loss, abs=1e-6)
     torch.testing.assert_close(fast_gradient, gradient)
+
+
+def test_the_auxiliary_loss_of_a_mixture_counts_no_padding(tiny_qwen3_moe: Path) -> None:
+    """Against the routers' choices for each row alone, put together."""
+    score_supervised_positions_only()
+    model = load_model(str(tiny_qwen3_moe), "float32")
+    utils.add_fused_lm_head(model)
+    rows = [{"input_ids": list(ids), "labels": list(ids)} for ids in (range(20, 60), range(90, 95))]
+    ask = {"fused_lm_head": True, "output_router_logits": True}
+    with torch.no_grad():
+        batch = DataCollatorForLanguageModeling(pad_token_id=2)(rows)
+        joined = DataCollatorForLanguageModeling(pad_token_id=2, padding_free=True)(rows)
+        alone = [model.model(torch.tensor([row["input_ids"]]), output_router_logits=True) for row in rows]
+        logits = tuple(map(torch.cat, zip(*(output.router_logits for output in alone), strict=True)))
+        expected = load_balancing_loss_func(logits, num_experts=8, top_k=2)
+        torch.testing.assert_close(model(**batch, **ask).aux_loss, expected)
+        torch.testing.assert_close(model(**joined, **ask).aux_loss, expected)
+        unmasked = model.model(batch["input_ids"], batch["attention_mask"], output_router_logits=True)
+        assert abs(load_balancing_loss_func(unmasked.router_logits, 8, 2) - expected) > 1e-3
