@@ -1,5 +1,6 @@
 """Does a training run fit? The planned peak against what the device has, before a model is loaded."""
 
+import ctypes
 import os
 import resource
 import sys
@@ -44,6 +45,17 @@ def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPl
             "more GPUs with FSDP"
         )
     return plan
+
+
+def return_freed_memory() -> None:
+    """Make glibc give large blocks back to the system when they are freed.
+
+    It learns from the first large tensor that is freed to keep all up to that size, and what is kept lies in
+    pieces: SmolLM2 with gradient checkpointing held 6.8 GiB where 4.4 were planned, now 3.7 of 4.1.
+    """
+    m_mmap_threshold, num_bytes = -3, 1 << 20  # as in malloc.h
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(m_mmap_threshold, num_bytes)
 
 
 def peak_memory() -> float:

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Any, training: Any, model_config: Any) -> int:
     """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
     from condensery.files.run_directory import open_run_directory
-    from distill.memory import peak_memory
+    from distill.memory import peak_memory, return_freed_memory
     from distill.preflight import prepare
     from distill.training_run import check_resume, finish_run, forget_run, is_finished, start_run
     from modeling.progress import quiet_unless_terminal
@@ -62,6 +62,8 @@ def run(arguments: Any, training: Any, model_config: Any) -> int:
         say(f"{output_dir} is finished; nothing to resume")
         return 0
     check_resume(output_dir, arguments, training, model_config)
+    if training.use_cpu:
+        return_freed_memory()
     try:
         trainer = build_trainer(arguments, training, model_config, prepared)
         checkpoint = start_run(output_dir, arguments, training, model_config)
