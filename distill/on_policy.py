@@ -249,17 +249,14 @@ def build_trainer(training: Any, model_config: Any, tokenizer: Any, datasets: di
     from trl import get_peft_config
 
     from distill.on_policy_trainer import OnPolicyTrainer, SeedEachStep
+    from distill.training_run import student_weights
     from modeling.adapters import CheckTargetsLearn, check_targets_trainable
     from modeling.loading import load_model
     from modeling.progress import ProgressLines
 
+    place, revision = student_weights(training, model_config)
     trainer: Any = OnPolicyTrainer(
-        model=load_model(
-            model_config.model_name_or_path,
-            model_config.dtype,
-            model_config.model_revision,
-            model_config.attn_implementation,
-        ),
+        model=load_model(place, model_config.dtype, revision, model_config.attn_implementation),
         teacher_model=load_model(
             training.teacher_model_name_or_path,
             "auto",

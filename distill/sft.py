@@ -93,7 +93,7 @@ def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: An
     if training.padding_free:
         settings.max_length = None  # the rows are checked; TRL refuses to leave that to us
     trainer: Any = SFTTrainer(
-        model=load_student(arguments, model_config),
+        model=load_student(arguments, training, model_config),
         args=settings,
         train_dataset=prepared.datasets["train"],
         eval_dataset=prepared.datasets.get("eval"),
@@ -114,17 +114,19 @@ def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: An
     return trainer
 
 
-def load_student(arguments: Any, model_config: Any) -> Any:
+def load_student(arguments: Any, training: Any, model_config: Any) -> Any:
     """The base in the precision of the settings, its router frozen where that is asked for."""
     from trl import get_quantization_config
 
+    from distill.training_run import student_weights
     from modeling.loading import load_model
     from modeling.trainable import freeze_router
 
+    place, revision = student_weights(training, model_config)
     model = load_model(
-        model_config.model_name_or_path,
+        place,
         model_config.dtype,
-        model_config.model_revision,
+        revision,
         model_config.attn_implementation,
         quantization_config=get_quantization_config(model_config),
     )

@@ -81,6 +81,19 @@ def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
     return config, [path for path in (config["train_file"], config["eval_file"]) if path]
 
 
+def student_weights(training: Any, model_config: Any) -> tuple[str, str | None]:
+    """(folder or name, revision) to load the student from: the newest checkpoint's own weights, where it has
+    them all.
+
+    The Trainer would load them into the base, and where they are not named as in the model (a mixture's
+    experts are saved one by one) leave those of the base in place, with no more than a warning.
+    """
+    checkpoint = newest_complete_checkpoint(Path(training.output_dir))
+    if checkpoint and (checkpoint / "config.json").is_file():
+        return str(checkpoint), None
+    return model_config.model_name_or_path, model_config.model_revision
+
+
 def finish_run(trainer: Any, output_dir: Path, datasets: dict[str, Any]) -> None:
     """Check the weights, save the student, mark the run finished. Every process takes part."""
     check_finite(trainer.model)

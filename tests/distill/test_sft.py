@@ -111,22 +111,33 @@ def test_misspelt_key_in_a_config_fails(tmp_path: Path, capsys: pytest.CaptureFi
     assert stopped.value.code == 2 and "did you mean 'learning_rate'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("variant", ["dense", "experts", "lora"])
 def test_resumed_run_equals_an_uninterrupted_one(
-    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+    variant: str,
+    request: pytest.FixtureRequest,
+    sft_words: Words,
+    lora_on_experts: list[str],
+    pairs_file: Path,
+    tmp_path: Path,
 ) -> None:
     """Killed after the checkpoint of step 3 of 6, in the second epoch; its later traces are removed."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
+    model = request.getfixturevalue("tiny_llama" if variant == "dense" else "tiny_qwen3_moe")
     more = ["--max_steps", "8", "--save_steps", "3", "--save_total_limit", "5"]
+    more += lora_on_experts if variant == "lora" else []
     for output_dir in (whole, broken):
-        assert sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, output_dir, *more)) == 0
+        assert sft.main(sft_words("smollm2_cpu.yaml", model, pairs_file, output_dir, *more)) == 0
     run = json.loads((broken / "run.json").read_text())
     (broken / "run.json").write_text(json.dumps(run | {"counts": {}}))
     (broken / "checkpoint-6" / "trainer_state.json").write_text('{"glob')  # half-written
     (broken / "checkpoint-8" / "trainer_state.json").unlink()
-    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, broken, *more)
+    words = sft_words("smollm2_cpu.yaml", model, pairs_file, broken, *more)
     assert sft.main([*words, "--resume"]) == 0
     assert losses(broken) == losses(whole)
-    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    (weights,) = whole.glob("*.safetensors")
+    assert (broken / weights.name).read_bytes() == weights.read_bytes()
+    if variant != "lora":
+        assert (broken / "config.json").read_text() == (whole / "config.json").read_text()
 
 
 @pytest.mark.slow
