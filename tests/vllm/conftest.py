@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,18 @@ from distill.serve import ServeConfig, running_server
 BASE = "smollm2-135m-instruct"
 TEMPLATE = "resum_v1"
 ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Summarizer:
-    """A training run and its export."""
-
-    run: Path
-    export: Path
+ATTENTION = (
+    "--use_peft",
+    "--lora_target_modules",
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "--lora_dropout",
+    "0",
+)
+EXPERTS = ("--lora_target_parameters", "mlp.experts.gate_up_proj", "mlp.experts.down_proj")
+MIXTURES = {"full": (), "LoRA on attention": ATTENTION, "and on experts": (*ATTENTION, *EXPERTS)}
 
 
 @pytest.fixture(scope="session")
@@ -67,18 +70,19 @@ def held_out_pairs(work: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def summarizer(work: Path) -> Summarizer:
+def summarizer(work: Path) -> Path:
+    """The export of a SmolLM2 trained for the wire."""
     pairs = record_pairs(work, "train", "--num_questions", "140", "--seed", "1") / "train.jsonl"
     config = str(ROOT / "configs" / "sft" / "smollm2_cpu.yaml")
     run = work / "sft"
     words = ["sft", "--config", config, "--train_file", str(pairs), "--output_dir", str(run), "--resume"]
     assert condensery([*words, "--max_steps", "40", "--learning_rate", "1e-4"]) == 0
-    return Summarizer(run, step(work / "export", "export", "--checkpoint", str(run)))
+    return step(work / "export", "export", "--checkpoint", str(run))
 
 
 @pytest.fixture(scope="session")
-def mixture(tmp_path_factory: pytest.TempPathFactory, pairs_file: Path, smollm2_tokenizer) -> Summarizer:
-    """Qwen3-MoE of 4 layers and 8 experts, random, LoRA on attention and experts, merged."""
+def mixture_base(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
+    """Qwen3-MoE of 4 layers and 8 experts, random."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
 
     set_seed(0)
@@ -97,19 +101,26 @@ def mixture(tmp_path_factory: pytest.TempPathFactory, pairs_file: Path, smollm2_
         max_position_embeddings=4096,
         eos_token_id=smollm2_tokenizer.eos_token_id,
     )
-    Qwen3MoeForCausalLM(config).save_pretrained(folder / "base")
-    smollm2_tokenizer.save_pretrained(folder / "base")
-    step(
-        folder / "run",
-        *("sft", "--config", str(ROOT / "configs" / "sft" / "qwen3_30b_a3b.yaml"), "--dtype", "float32"),
-        *("--model_name_or_path", str(folder / "base"), "--train_file", str(pairs_file), "--use_cpu"),
-        *("--bf16", "false", "--global_batch_size", "4", "--max_steps", "6", "--learning_rate", "1e-2"),
-        *("--use_peft", "--lora_target_modules", "q_proj", "k_proj", "v_proj", "o_proj"),
-        *("--lora_target_parameters", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
-        *("--lora_dropout", "0", "--warmup_steps", "0", "--gradient_checkpointing", "false"),
-    )
-    step(folder / "export", "export", "--checkpoint", str(folder / "run"))
-    return Summarizer(folder / "run", folder / "export")
+    Qwen3MoeForCausalLM(config).save_pretrained(folder)
+    smollm2_tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def train_mixture(tmp_path: Path, pairs_file: Path, mixture_base: Path) -> Callable[[str], Path]:
+    """Trains a variant of MIXTURES and returns its export."""
+
+    def train(variant: str) -> Path:
+        step(
+            tmp_path / "run",
+            *("sft", "--config", str(ROOT / "configs" / "sft" / "qwen3_30b_a3b.yaml"), "--dtype", "float32"),
+            *("--model_name_or_path", str(mixture_base), "--train_file", str(pairs_file), "--use_cpu"),
+            *("--bf16", "false", "--global_batch_size", "4", "--max_steps", "6", "--learning_rate", "1e-2"),
+            *("--warmup_steps", "0", "--gradient_checkpointing", "false", *MIXTURES[variant]),
+        )
+        return step(tmp_path / "export", "export", "--checkpoint", str(tmp_path / "run"))
+
+    return train
 
 
 @contextmanager
@@ -130,6 +141,6 @@ def serve(vllm_python: str) -> Callable[[Path], AbstractContextManager[ServeConf
 
 
 @pytest.fixture(scope="module")
-def summarizer_server(summarizer: Summarizer, vllm_python: str) -> Iterator[ServeConfig]:
-    with served(summarizer.export, vllm_python) as config:
+def summarizer_server(summarizer: Path, vllm_python: str) -> Iterator[ServeConfig]:
+    with served(summarizer, vllm_python) as config:
         yield config

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from condensery.cli import main as condensery
+from condensery.files.export_card import read_export_card
 from condensery.files.jsonl import read_jsonl
-from distill.proof import fixed_logprobs, fixed_pairs
-from distill.serve import ServeConfig
-from modeling.chat_template import RenderedPair
-from modeling.loading import load_model_and_tokenizer
+from distill.serve import ServeConfig, address
+from distill.served_proof import all_served_logprobs
+from tests.vllm.conftest import MIXTURES
 
 pytestmark = pytest.mark.vllm
 NUM_HISTORIES, MIN_SUMMARIES = 20, 19
@@ -32,30 +31,31 @@ def post(server: ServeConfig, path: str, body: dict) -> dict:
         return json.load(answer)
 
 
-def served_logprobs(server: ServeConfig, pair: RenderedPair) -> list[float]:
-    body = {"model": str(server.model), "prompt": pair.input_ids, "max_tokens": 1, "prompt_logprobs": 0}
-    [choice] = post(server, "completions", body)["choices"]
-    by_position = choice["prompt_logprobs"][pair.num_prompt_tokens :]
-    return [entry[str(token)]["logprob"] for entry, token in zip(by_position, pair.completion_ids)]
+def check_logprobs(server: ServeConfig, export: Path, name: str) -> None:
+    """The server's answers against the trained run: for LoRA the adapter on its base, before any merge."""
+    card = read_export_card(export)
+    served = all_served_logprobs(address(server), str(server.model), card)
+    trained = [value for prompt in card.fixed_prompts for value in prompt.trained_logprobs]
+    largest = max(abs(one - other) for one, other in zip(trained, served, strict=True))
+    proof = json.loads((export / "condensery.json").read_text())["proof"]
+    tensors = proof["tensors"]
+    print(
+        f"{name:22} trained/exported {proof['drift']['max']:.1e}, trained/served {largest:.1e} nats at most; "
+        f"tensors changed {tensors['num_changed']}, expected {tensors['num_expected']}"
+    )
+    assert max(proof["drift"]["max"], largest) <= 1e-4
+    assert tensors["num_changed"] == tensors["num_expected"] > 0
 
 
-def check_logprobs(server: ServeConfig, run: Path) -> None:
-    """Against the trained run: for LoRA, the adapter on its base, before any merge."""
-    model, tokenizer = load_model_and_tokenizer(str(run), "float32")
-    pairs = fixed_pairs(tokenizer, "none")
-    served = torch.tensor([value for pair in pairs for value in served_logprobs(server, pair)])
-    difference = (fixed_logprobs(model, pairs) - served).abs().max().item()
-    print(f"trained and served differ by {difference:.1e} nats at most over {len(served)} tokens")
-    assert difference <= 1e-4
+@pytest.mark.parametrize("variant", MIXTURES)
+def test_served_mixture_equals_the_trained(variant: str, train_mixture: Any, serve: Any) -> None:
+    export = train_mixture(variant)
+    with serve(export) as server:
+        check_logprobs(server, export, f"mixture, {variant}")
 
 
-def test_served_mixture_equals_the_trained(mixture: Any, serve: Any) -> None:
-    with serve(mixture.export) as server:
-        check_logprobs(server, mixture.run)
-
-
-def test_served_summarizer_equals_the_trained(summarizer: Any, summarizer_server: ServeConfig) -> None:
-    check_logprobs(summarizer_server, summarizer.run)
+def test_served_summarizer_equals_the_trained(summarizer: Path, summarizer_server: ServeConfig) -> None:
+    check_logprobs(summarizer_server, summarizer, "SmolLM2, full")
 
 
 def read_as_resum(content: str) -> str | None:
