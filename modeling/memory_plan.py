@@ -65,7 +65,11 @@ def plan_memory(
     load_in_4bit: bool = False,
 ) -> MemoryPlan:
     """`batch`: (rows, tokens of the longest row) of one forward pass. `num_shards`: processes among which
-    weights, gradients and states are split (FSDP, ZeRO-3). `load_in_4bit`: QLoRA's base."""
+    weights, gradients and states are split (FSDP2, ZeRO-3), two layers' weights whole at a time; with
+    `autocast` they keep what trains in float32 and compute in bfloat16. `load_in_4bit`: QLoRA's base."""
+    held = 1.0  # bytes of a trained weight, in units of `dtype`
+    if num_shards > 1 and autocast:
+        held, dtype, autocast = torch.float32.itemsize / 2, torch.bfloat16, False
     # Without memory a mixture's grouped matrix product knows bfloat16 alone.
     is_mixture = getattr(config.get_text_config(), "num_experts", None)
     counted = torch.bfloat16 if is_mixture else dtype
@@ -89,12 +93,17 @@ def plan_memory(
     if gradient_checkpointing:  # the inputs of all layers, and the half-precision copies that autocast keeps
         inputs = batch[0] * batch[1] * text.hidden_size * dtype.itemsize * text.num_hidden_layers
         kept = layer + inputs + (2 * sum(weight.numel() for weight in trainable) if autocast else 0)
-    gradients = sum(weight.nbytes for weight in trainable) * scale
+    trained = sum(weight.nbytes for weight in trainable) * scale
+    gradients = trained * held
+    weights = (sum(weight.nbytes for weight in parameters) - saved) * scale + trained * (held - 1)
+    gathered = 0.0
+    if num_shards > 1:
+        gathered = 2 * scale * sum(weight.nbytes for weight in trunk.parameters()) / text.num_hidden_layers
     head = model.get_output_embeddings().weight
     return MemoryPlan(
         num_parameters=sum(weight.numel() for weight in parameters),
         num_trainable=sum(weight.numel() for weight in trainable),
-        weights=(sum(weight.nbytes for weight in parameters) * scale - saved * scale) / num_shards,
+        weights=weights / num_shards + gathered,
         gradients=gradients / num_shards,
         optimizer=gradients * OPTIMIZER_STATES.get(optim, 2.0) / num_shards,
         activations=kept + 2 * layer,  # what the backward pass of a layer makes beside what it reads

@@ -22,7 +22,11 @@ def test_weights_gradients_and_states_are_those_of_the_model(
     assert (plan.weights, plan.gradients, plan.optimizer) == (size, size, 2 * size)
     assert plan.num_parameters == plan.num_trainable == real.num_parameters()
     sharded = plan_memory(AutoConfig.from_pretrained(folder), dtype, (2, 64), num_shards=4)
-    assert sharded.weights == size / 4 and sharded.activations == plan.activations
+    trunk = sum(weight.nbytes for weight in real.base_model.parameters())
+    assert sharded.weights == size / 4 + trunk  # two layers of two are whole at a time
+    assert sharded.optimizer == size / 2 and sharded.activations == plan.activations
+    mixed = plan_memory(AutoConfig.from_pretrained(folder), dtype, (2, 64), num_shards=4, autocast=True)
+    assert mixed.optimizer == 2 * 4 * real.num_parameters() / 4, "FSDP2 trains float32 weights"
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
