@@ -98,6 +98,7 @@ def run(arguments: OnPolicyArguments, training: Any, model_config: Any) -> int:
     from condensery.files.run_directory import open_run_directory
     from distill.memory import check_memory, peak_memory
     from distill.training_run import check_resume, finish_run, forget_run, is_finished, start_run
+    from modeling.checkpoints import disk_errors
     from modeling.progress import quiet_unless_terminal
 
     quiet_unless_terminal()
@@ -118,7 +119,8 @@ def run(arguments: OnPolicyArguments, training: Any, model_config: Any) -> int:
     try:
         trainer = build_trainer(training, model_config, tokenizer, datasets)
         checkpoint = start_run(output_dir, arguments, training, model_config)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        with disk_errors(output_dir):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except Exception:
         forget_run(output_dir)
         raise

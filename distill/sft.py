@@ -48,6 +48,7 @@ def run(arguments: Any, training: Any, model_config: Any) -> int:
     from distill.memory import peak_memory, return_freed_memory
     from distill.preflight import prepare
     from distill.training_run import check_resume, finish_run, forget_run, is_finished, start_run
+    from modeling.checkpoints import disk_errors
     from modeling.progress import quiet_unless_terminal
 
     quiet_unless_terminal()
@@ -62,12 +63,13 @@ def run(arguments: Any, training: Any, model_config: Any) -> int:
         say(f"{output_dir} is finished; nothing to resume")
         return 0
     check_resume(output_dir, arguments, training, model_config)
-    if training.use_cpu:
+    if training.use_cpu and training.gradient_checkpointing:  # memory counts for more than time
         return_freed_memory()
     try:
         trainer = build_trainer(arguments, training, model_config, prepared)
         checkpoint = start_run(output_dir, arguments, training, model_config)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        with disk_errors(output_dir):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except Exception:
         forget_run(output_dir)
         raise

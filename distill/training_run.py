@@ -15,7 +15,12 @@ import yaml
 
 from condensery.files.config import resolved_config
 from condensery.files.run_directory import describe_run, fingerprint, read_run, write_json
-from modeling.checkpoints import check_finite, newest_complete_checkpoint, remove_torn_checkpoints
+from modeling.checkpoints import (
+    check_finite,
+    disk_errors,
+    newest_complete_checkpoint,
+    remove_torn_checkpoints,
+)
 
 # What may differ between a run and its continuation without changing a single loss.
 MAY_DIFFER = {
@@ -97,7 +102,8 @@ def student_weights(training: Any, model_config: Any) -> tuple[str, str | None]:
 def finish_run(trainer: Any, output_dir: Path, datasets: dict[str, Any]) -> None:
     """Check the weights, save the student, mark the run finished. Every process takes part."""
     check_finite(trainer.model)
-    trainer.save_model(str(output_dir))
+    with disk_errors(output_dir):
+        trainer.save_model(str(output_dir))
     if not trainer.is_world_process_zero():
         return
     history = trainer.state.log_history

@@ -7,10 +7,12 @@ ones: a checkpoint without that file, or with half of it, is one that a kill int
 import json
 import math
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -45,6 +47,22 @@ def _is_complete(folder: Path) -> bool:
         return json.loads(state.read_text())["global_step"] == _step(folder)
     except (OSError, ValueError):
         return False
+
+
+@contextmanager
+def disk_errors(output_dir: Path) -> Iterator[None]:
+    """Raises ValueError, with the way on, where the disk does not take what is saved, whoever was writing."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "inline_container" not in str(error):
+            raise
+        checkpoint = newest_complete_checkpoint(output_dir)
+        kept = f"{checkpoint} is whole" if checkpoint else "there is no checkpoint yet"
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{output_dir} cannot be written ({reason}); {kept}; make room, and go on with --resume"
+        ) from error
 
 
 def check_finite(model: nn.Module) -> None:

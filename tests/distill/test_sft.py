@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -138,6 +139,37 @@ def test_resumed_run_equals_an_uninterrupted_one(
     assert (broken / weights.name).read_bytes() == weights.read_bytes()
     if variant != "lora":
         assert (broken / "config.json").read_text() == (whole / "config.json").read_text()
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="no limit on files")
+@pytest.mark.parametrize("writing", ["weights", "optimizer"])
+def test_a_disk_that_fills_leaves_the_last_checkpoint(
+    writing: str, sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """Every file of the second checkpoint above the limit fails, as on a disk that is full."""
+    run = tmp_path / "run"
+    more = ["--max_steps", "4", "--save_steps", "2", "--save_total_limit", "5"]
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, run, *more)
+    assert sft.main(words) == 0
+    expected = losses(run)
+    (run / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"counts": {}}))
+    num_bytes = (run / "model.safetensors").stat().st_size
+    (run / "model.safetensors").unlink()
+    shutil.rmtree(run / "checkpoint-4")
+    limit = num_bytes // 2 if writing == "weights" else num_bytes * 3 // 2
+    done = subprocess.run(
+        [sys.executable, "distill/sft.py", *words, "--resume"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr[-3000:]
+    assert "checkpoint-2 is whole; make room" in done.stderr.splitlines()[-1]
+    assert sft.main([*words, "--resume"]) == 0
+    assert losses(run) == expected
 
 
 @pytest.mark.slow
