@@ -89,17 +89,19 @@ def render_prompt(compaction: Compaction, template: str) -> list[dict[str, str]]
     `template` is a name or a path, see `load_template`.
     """
     _, text = load_template(template)
-    content = (
-        _environment()
-        .from_string(text)
-        .render(
-            task=escape(compaction.task),
-            last_summary=escape(compaction.last_summary or ""),
-            history=render_history(compaction.expired),
-            retained=render_history(compaction.retained),
-        )
+    content = _compiled(text).render(
+        task=escape(compaction.task),
+        last_summary=escape(compaction.last_summary or ""),
+        history=render_history(compaction.expired),
+        retained=render_history(compaction.retained),
     )
     return [{"role": "user", "content": content.strip()}]
+
+
+@cache
+def _compiled(text: str) -> jinja2.Template:
+    """Kept: to compile a template takes longer than to render a row."""
+    return _environment().from_string(text)
 
 
 @cache

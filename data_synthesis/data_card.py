@@ -2,13 +2,32 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from condensery.trajectory import Trajectory
 from data_synthesis.pair import Dropped, Pair
 from data_synthesis.run_costs import money
 
 PERCENTILES = (0, 50, 90, 99, 100)
+
+
+@dataclass
+class Origin:
+    """From rollouts to accepted summaries, counted run by run: their text need not be in memory."""
+
+    funnel: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(["rollouts", "with_compaction", "summaries", "accepted"], 0)
+    )
+    terminations: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def add(self, run: Trajectory) -> None:
+        self.funnel["rollouts"] += 1
+        self.funnel["with_compaction"] += bool(run.cuts)
+        self.funnel["summaries"] += len(run.cuts)
+        self.funnel["accepted"] += sum(cut.summary is not None for cut in run.cuts)
+        self.terminations[run.termination] += 1
+        self.failures.update(cut.failure for cut in run.cuts if cut.failure)
 
 
 def describe_pairs(splits: dict[str, list[Pair]], dropped: list[Dropped], counted_with: str) -> dict:
@@ -47,21 +66,14 @@ def describe_pairs(splits: dict[str, list[Pair]], dropped: list[Dropped], counte
 
 
 def describe_origin(
-    runs: dict[Path, list[Trajectory]], costs: dict[str, dict[str, int]], prices: dict[str, float] | None
+    origin: Origin, costs: dict[str, dict[str, int]], prices: dict[str, float] | None
 ) -> dict:
     """From rollouts to accepted summaries, and what their calls took."""
-    cuts = [cut for own in runs.values() for run in own for cut in run.cuts]
-    every = [run for own in runs.values() for run in own]
     card: dict = {
-        "funnel": {
-            "rollouts": len(every),
-            "with_compaction": sum(bool(run.cuts) for run in every),
-            "summaries": len(cuts),
-            "accepted": sum(cut.summary is not None for cut in cuts),
-        },
-        "terminations": dict(Counter(run.termination for run in every).most_common()),
-        "summary_failures": dict(Counter(cut.failure for cut in cuts if cut.failure).most_common()),
-        "trajectories_without_compaction": sum(not run.cuts for run in every),
+        "funnel": origin.funnel,
+        "terminations": dict(origin.terminations.most_common()),
+        "summary_failures": dict(origin.failures.most_common()),
+        "trajectories_without_compaction": origin.funnel["rollouts"] - origin.funnel["with_compaction"],
         "costs": costs,
     }
     if prices:

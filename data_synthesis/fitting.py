@@ -6,7 +6,7 @@ from condensery.compaction import Compaction
 from condensery.files.jsonl import parse_json
 from condensery.message import Message, ToolCall
 from condensery.prompt import escape, render_prompt
-from condensery.tokens import Tokenizer
+from condensery.tokens import Tokenizer, count_tokens
 from data_synthesis.excerpt import MIN_TOKENS, count, excerpt
 
 THOUGHT_SHARE = 0.5  # a thought gets half the room of a result: facts stand in results
@@ -18,12 +18,12 @@ class RowTooLong(ValueError):
 
 
 def request_tokens(compaction: Compaction, template: str, tokenizer: Tokenizer | None) -> int:
-    """Tokens of the rendered request, chat template included."""
+    """Tokens of the rendered request, chat template included; not remembered, for each is another text."""
     prompt: list[dict] = list(render_prompt(compaction, template))
     if tokenizer is None:
-        return count(prompt[0]["content"], None) + FRAME_TOKENS
+        return count_tokens(prompt[0]["content"], None) + FRAME_TOKENS
     text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    return count(text, tokenizer)
+    return count_tokens(text, tokenizer)
 
 
 def fit(

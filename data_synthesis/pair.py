@@ -6,7 +6,7 @@ so that no table schema can invent keys.
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -89,7 +89,8 @@ def build_pair(
         return drop(compaction, "summary_failed", cut.failure or "no summary")
     if not any(message.content or message.tool_calls for message in compaction.expired):
         return drop(compaction, "empty_history", f"{len(compaction.expired)} messages without text")
-    completion = wrap_summary(escape(cut.summary))
+    text = text_of(compaction, cut, template)
+    completion = text["completion"][0]["content"]
     parsed = parse_summary(completion)
     if parsed.text is None:
         return drop(compaction, "not_a_summary", f"read as {parsed.failure}")
@@ -101,18 +102,15 @@ def build_pair(
     written_in = language_of(NAMES.sub("", parsed.text))
     if (written_in in CJK_LANGUAGES) != (compaction.language in CJK_LANGUAGES):
         return drop(compaction, "other_language", f"{written_in}, the task is in {compaction.language}")
-    prompt = render_prompt(compaction, template)
     num_unsupported, num_statements = provenance(cut.summary, unescape(history) + compaction.task)
     return Pair(
-        id=content_id({"prompt": prompt, "completion": completion}),
+        id=content_id({"prompt": text["prompt"], "completion": completion}),
         compaction_id=compaction.id,
         trajectory_id=compaction.trajectory_id,
         question_id=compaction.question_id,
         index=compaction.index,
         language=compaction.language,
-        prompt=[Turn.model_validate(turn) for turn in prompt],
-        completion=[Turn(role="assistant", content=completion)],
-        reasoning=escape(cut.reasoning.replace("</think>", "")),
+        **text,
         prompt_template=load_template(template)[0],
         author=cut.author,
         prompt_tokens=request_tokens(compaction, template, tokenizer),
@@ -122,6 +120,22 @@ def build_pair(
         num_unsupported=num_unsupported,
         unit=compaction.unit,
     )
+
+
+def text_of(compaction: Compaction, cut: Cut, template: str) -> dict[str, Any]:
+    """The fields of a row that are long; `without_text` has the others."""
+    assert cut.summary is not None
+    return {
+        "prompt": render_prompt(compaction, template),
+        "completion": [{"role": "assistant", "content": wrap_summary(escape(cut.summary))}],
+        "reasoning": escape(cut.reasoning.replace("</think>", "")),
+    }
+
+
+def without_text(pair: Pair) -> Pair:
+    """What is small in a row, to be kept for all rows at once: about 1 kB, whatever the history's length."""
+    # Constructed, since pydantic's set of the fields that were given takes 2 kB a row.
+    return Pair.model_construct(set(), **dict(pair) | {"prompt": [], "completion": [], "reasoning": ""})
 
 
 def drop(compaction: Compaction, reason: Reason, detail: str) -> Dropped:

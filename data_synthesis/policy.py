@@ -67,10 +67,9 @@ class PolicyConfig:
         return [*self.contamination, *contrast]
 
 
-def verdicts_of(directory: Path, runs: Iterable[Trajectory]) -> dict[str, bool | None]:
-    """The verdict on each run, by its id: of the last judge, else what the log says."""
-    judged = read_verdicts(directory)
-    return {run.id: judged[run.id].verdict if run.id in judged else run.verdict for run in runs}
+def verdicts_in(directory: Path) -> dict[str, bool | None]:
+    """The verdicts of the last judge, by run; where none was given, what the log says counts."""
+    return {run: judged.verdict for run, judged in read_verdicts(directory).items()}
 
 
 def check_pair(pair: Pair, verdict: bool | None, config: PolicyConfig) -> Dropped | None:
@@ -117,9 +116,9 @@ def keep_best(
     ]
 
 
-def near_duplicates(pairs: list[Pair], similar: float) -> dict[str, Dropped]:
+def near_duplicates(pairs: list[Pair], shingles: dict[str, Shingles], similar: float) -> dict[str, Dropped]:
     """By pair id, all but the first of pairs that say the same: prompt and summary together."""
-    texts = {pair.id: shingles_of(pair.prompt[0].content + pair.completion[0].content) for pair in pairs}
+    texts = {pair.id: shingles[pair.id] for pair in pairs}
     by_id = {pair.id: pair for pair in pairs}
     position = {pair.id: number for number, pair in enumerate(pairs)}
     dropped: dict[str, Dropped] = {}
@@ -171,17 +170,23 @@ def _questions_in(path: Path) -> list[tuple[int, str]]:
 def hard_questions(directory: Path, runs: Iterable[Trajectory]) -> set[str]:
     """Questions that a run with full history answered right. Raises ValueError when it is not judged, or
     when its agent did not see the full history."""
-    runs = list(runs)
-    verdicts = verdicts_of(directory, runs)
-    if all(verdict is None for verdict in verdicts.values()):
+    judged = verdicts_in(directory)
+    verdicts: set[bool | None] = set()
+    answered: set[str] = set()
+    cut = ""
+    for run in runs:
+        verdicts.add(verdict := judged.get(run.id, run.verdict))
+        if verdict:
+            answered.add(run.question_id)
+        if not cut and (run.paradigm not in (None, "react") or run.cuts or run.borders):
+            cut = f"{run.id} was cut (paradigm {run.paradigm or '-'})"
+    if verdicts <= {None}:
         raise ValueError(f"{directory} is not judged; `condensery judge {directory}` does it")
-    cut = next((run for run in runs if run.paradigm not in (None, "react") or run.cuts or run.borders), None)
     if cut:
         raise ValueError(
-            f"{directory} is no run with full history: {cut.id} was cut (paradigm {cut.paradigm or '-'}); "
-            "`condensery record --paradigm react` makes one"
+            f"{directory} is no run with full history: {cut}; `condensery record --paradigm react` makes one"
         )
-    return {run.question_id for run in runs if verdicts[run.id]}
+    return answered
 
 
 def _drop(pair: Pair, reason: Reason, detail: str) -> Dropped:

@@ -3,7 +3,8 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -106,10 +107,18 @@ def dump_row(row: dict) -> bytes:
 
 
 def write_jsonl(path: Path | str, rows: Iterable[dict]) -> None:
-    """A whole file at once, or nothing: written beside its place and moved there."""
+    """A whole file at once, or nothing."""
+    with replace_jsonl(path) as write:
+        for row in rows:
+            write(row)
+
+
+@contextmanager
+def replace_jsonl(path: Path | str) -> Iterator[Callable[[dict], object]]:
+    """Takes row by row; written beside its place and moved there at the end, unless an error came."""
     temporary = Path(f"{path}.part")
     with open(temporary, "wb") as file:
-        file.writelines(dump_row(row) for row in rows)
+        yield lambda row: file.write(dump_row(row))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

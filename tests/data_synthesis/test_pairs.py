@@ -1,6 +1,7 @@
 """`condensery pairs`: one builder, typed drops, no leak, rows that any TRL script reads."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from condensery.message import FunctionCall, Message, ToolCall
 from condensery.prompt import load_template, render_prompt
 from condensery.summary import parse_summary
 from condensery.trajectory import Cut, Trajectory
-from data_synthesis.pairs import main
+from data_synthesis.pairs import build_pairs, main, split_pairs, write_pairs
+from data_synthesis.pairs_config import PairsConfig
 
 ARGUMENTS = ['{"query": "bridge"}', '{"url": ["x"],  "goal": null}', '{"query": "br']
 
@@ -137,6 +139,49 @@ def test_building_again_gives_the_same_files(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in out.glob("*.jsonl")}
     status, _ = build(tmp_path, runs, "--held_out", "2", "--resume")
     assert status == 0 and before == {path.name: path.read_bytes() for path in out.glob("*.jsonl")}
+
+
+def test_two_files_of_one_directory_both_count(tmp_path: Path) -> None:
+    for number, name in enumerate(("a", "b")):
+        write_jsonl(tmp_path / f"{name}.jsonl", [a_run(number).model_dump()])
+    words = ["--output_dir", str(tmp_path / "out"), "--held_out", "0"]
+    assert main([*(str(tmp_path / f"{name}.jsonl") for name in "ab"), *words]) == 0
+    assert [row["trajectory_id"] for row in read_jsonl(tmp_path / "out/train.jsonl")] == ["t0", "t1"]
+
+
+def test_a_pair_that_one_run_loses_is_taken_whole_from_the_next(tmp_path: Path) -> None:
+    first, second = (a_run(1).model_copy(update={"id": name, "verdict": name == "b"}) for name in "ab")
+    _, out = build(tmp_path, [first, second], "--held_out", "0", "--verdict", "right")
+    for name in ("train", "compactions_train"):
+        assert [row["trajectory_id"] for row in read_jsonl(out / f"{name}.jsonl")] == ["b"]
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
+    def peak(number_of_runs: int) -> int:
+        runs = [a_run(number) for number in range(number_of_runs)]
+        for run in runs:
+            run.messages[2].content *= 100
+        tracemalloc.start()
+        status, _ = build(tmp_path, runs, "--held_out", "0", "--resume")
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        (tmp_path / "pairs/run.json").unlink()
+        assert status == 0
+        return most
+
+    peak(1)  # what the first call loads for good
+    assert peak(12) - peak(2) < 10 * 10_000  # of 24 kB of text a run, held several times
+
+
+def test_runs_that_change_while_they_are_read_give_no_files(tmp_path: Path) -> None:
+    file = tmp_path / "trajectories.jsonl"
+    config = PairsConfig(paths=[tmp_path], output_dir=tmp_path, held_out=0)
+    write_jsonl(file, [a_run(1).model_dump()])
+    pairs, tasks, dropped, _ = build_pairs([file], config, None)
+    write_jsonl(file, [a_run(2).model_dump()])
+    with pytest.raises(ValueError, match="were changed while they were read"):
+        write_pairs(tmp_path, [file], split_pairs(pairs, tasks, dropped, config), dropped, config)
+    assert not (tmp_path / "train.jsonl").exists()
 
 
 @pytest.mark.parametrize(
