@@ -3,14 +3,16 @@
     python benchmarks/recorder.py
 
 256 rollouts run against an endpoint on loopback that takes 2 seconds for each answer; the bare loop knows all
-requests in advance and does nothing but send them. The bound is the latency alone. Both ways run in turn. The
-cases add what a round costs us, and what counting tokens costs at the 10th and at the 100th round.
+requests in advance and does nothing but send them. The bound is the latency alone. Both ways run in turn, the
+ratio is the median of the passes, with the lowest and the highest beside it. The cases add what a round costs
+us, and what counting tokens costs at the 10th and at the 100th round.
 """
 
 import argparse
 import asyncio
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,7 +29,7 @@ from data_synthesis.question import Question
 from data_synthesis.recorder import make_here, plan_jobs, record
 from data_synthesis.rollout import rollout
 
-LATENCY_SECONDS, NUM_ROUNDS, NUM_PASSES = 2.0, 6, 2
+LATENCY_SECONDS, NUM_ROUNDS, NUM_PASSES = 2.0, 6, 5
 SCHEMAS = [{"type": "function", "function": {"name": "search", "description": "", "parameters": {}}}]
 PAGE = "The mill of Harrow Bay was built in 1843 of grey stone and stands by the river. " * 8
 
@@ -87,16 +89,14 @@ class Remembering(EndpointExplorer):
         return await super().__call__(question, messages)
 
 
-async def record_all(endpoint: Endpoint, num_rollouts: int) -> dict[str, list[list[dict]]]:
-    explorer = Remembering(endpoint)
+async def record_all(explorer: EndpointExplorer, num_rollouts: int) -> None:
     agent = Agent(explorer, Pages(), limits=Limits(), system="You search.")
     questions = [Question(id=f"q{n}", question=f"When was mill {n} built?") for n in range(num_rollouts)]
     with tempfile.TemporaryDirectory() as directory:
         await record(make_here(agent), plan_jobs(questions, 1, {}), Path(directory), [], num_rollouts)
         rows = (Path(directory) / "trajectories.jsonl").read_text().splitlines()
         assert len(rows) == num_rollouts and all('"termination": "answer"' in row for row in rows)
-    await endpoint.close()
-    return explorer.requests
+    await explorer.endpoint.close()
 
 
 async def send_all(endpoint: Endpoint, requests: dict[str, list[list[dict]]]) -> None:
@@ -108,17 +108,19 @@ async def send_all(endpoint: Endpoint, requests: dict[str, list[list[dict]]]) ->
     await endpoint.close()
 
 
-async def race(url: str, num_rollouts: int) -> tuple[float, float]:
-    """Fastest seconds of (ours, the bare loop)."""
-    ours, bare = [], []
+async def race(url: str, num_rollouts: int) -> list[tuple[float, float]]:
+    """Seconds of (ours, the bare loop) in each pass; one before them is for the requests alone."""
+    endpoint = Endpoint(url, "m", max_concurrency=num_rollouts)
+    remembering = Remembering(endpoint)
+    await record_all(remembering, num_rollouts)
+    passes = []
     for _ in range(NUM_PASSES):
         started = time.perf_counter()
-        requests = await record_all(Endpoint(url, "m", max_concurrency=num_rollouts), num_rollouts)
-        ours.append(time.perf_counter() - started)
-        started = time.perf_counter()
-        await send_all(Endpoint(url, "m", max_concurrency=num_rollouts), requests)
-        bare.append(time.perf_counter() - started)
-    return min(ours), min(bare)
+        await record_all(EndpointExplorer(endpoint, "tools", SCHEMAS), num_rollouts)
+        ended = time.perf_counter()
+        await send_all(endpoint, remembering.requests)
+        passes.append((ended - started, time.perf_counter() - ended))
+    return passes
 
 
 def round_cost(num_rounds: int) -> float:
@@ -131,11 +133,13 @@ def round_cost(num_rounds: int) -> float:
         call = ToolCall(id=f"call_{number}", function=FunctionCall(name="search", arguments='{"query": "m"}'))
         return Reply(Message(role="assistant", content="Look further.", tool_calls=[call]))
 
-    limits = Limits(window_tokens=10**7, max_calls=num_rounds)
-    agent = Agent(explore, Pages(), limits=limits)
-    started = time.process_time()
-    asyncio.run(rollout(agent, Question(id="q", question="When?")))
-    return 1000 * (time.process_time() - started) / num_rounds
+    async def cost() -> float:
+        agent = Agent(explore, Pages(), limits=Limits(window_tokens=10**7, max_calls=num_rounds))
+        started = time.process_time()
+        await rollout(agent, Question(id="q", question="When?"))
+        return 1000 * (time.process_time() - started) / num_rounds
+
+    return statistics.median(asyncio.run(cost()) for _ in range(NUM_PASSES))
 
 
 class Watched:
@@ -187,10 +191,12 @@ def main() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin and server.stdout
         url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-        ours, bare = asyncio.run(race(url, arguments.num_rollouts))
+        passes = asyncio.run(race(url, arguments.num_rollouts))
         wall = time.perf_counter() - started
         server.stdin.close()
         server_seconds = float(server.stdout.readline())
+    ours, bare = (statistics.median(seconds) for seconds in zip(*passes, strict=True))
+    ratios = sorted(bare / ours for ours, bare in passes)
     cases: list[dict] = [
         {"case": "ours", "seconds": round(ours, 2)},
         {"case": "bare loop", "seconds": round(bare, 2)},
@@ -204,7 +210,8 @@ def main() -> None:
     result = {
         "benchmark": "recorder",
         "rival": "a bare loop through the same client",
-        "ratio": round(bare / ours, 3),
+        "ratio": round(statistics.median(ratios), 3),
+        "interval": [round(ratios[0], 3), round(ratios[-1], 3)],
         "bound": round(bare / (LATENCY_SECONDS * NUM_ROUNDS), 3),
         "cases": cases,
     }

@@ -122,8 +122,9 @@ class Endpoint:
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
-                # As `extra_body`, servers' own settings (top_k, min_p, ...) pass too.
-                raw = await create(model=self.model, messages=body["messages"], extra_body=body)
+                # As `extra_body`, servers' own settings (top_k, min_p, ...) pass too, and the client does not
+                # walk through each message of the history, which costs more than all else it does.
+                raw = await create(model=self.model, messages=[], extra_body=body)
                 completion = raw.http_response.json()
         except Exception as error:
             known = classify(error)
