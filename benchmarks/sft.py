@@ -80,7 +80,7 @@ def compare_throughput(config: Config, folder: Path) -> dict[str, Any]:
     from modeling.row_checks import check_rows
 
     model = str(resolve_model(config.model))
-    pairs = list(read_jsonl(config.pairs))
+    pairs = read_jsonl(config.pairs)
     num_rows = GLOBAL_BATCH_SIZE * config.num_steps
     checked = check_rows(
         [(str(number), row) for number, row in enumerate(pairs)], load_tokenizer(model), config.max_length
@@ -136,8 +136,9 @@ def compare_memory(config: Config, folder: Path) -> dict[str, Any]:
     shape.vocab_size, shape.num_hidden_layers = VOCABULARY, NUM_LAYERS_OF_LONG_ROW
     AutoModelForCausalLM.from_config(shape).save_pretrained(model)
     tokenizer.save_pretrained(model)
-    row = next(read_jsonl(config.pairs))
-    text = "\n".join(message["content"] for other in read_jsonl(config.pairs) for message in other["prompt"])
+    pairs = read_jsonl(config.pairs)
+    row = pairs[0]
+    text = "\n".join(message["content"] for pair in pairs for message in pair["prompt"])
     room = NUM_LONG_ROW_TOKENS - len(tokenizer(row["completion"][0]["content"])["input_ids"]) - 100
     ids = tokenizer(text, add_special_tokens=False)["input_ids"][:room]
     write_rows(long_row, [{**row, "prompt": [{"role": "user", "content": tokenizer.decode(ids)}]}])
