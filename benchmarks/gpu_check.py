@@ -34,7 +34,7 @@ from transformers import (
 )
 from trl import ModelConfig, SFTConfig, SFTTrainer
 
-from condensery.files.config import fail, parse_args
+from condensery.files.config import parse_args
 from condensery.summary import wrap_summary
 from distill import export, sft
 from distill.arguments import SFTArguments
@@ -119,9 +119,8 @@ def sft_step(device: str, tiny: bool, folder: Path) -> dict[str, Any]:
             *("--max_length", str(num_tokens), "--max_steps", str(NUM_STEPS), "--save_strategy", "no"),
         ],
     )
-    prepared, problems = prepare(arguments, training, model_config)
-    if problems:
-        fail("gpu_check", "\n".join(problems))
+    prepared, findings = prepare(arguments, training, model_config)
+    findings.stop_if_any()
     rows = prepared.datasets["train"]
 
     def ours() -> Any:

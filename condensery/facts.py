@@ -61,7 +61,7 @@ class Fact(BaseModel):
         return any(
             contains(unit, self.subject)
             and any(contains(unit, value) for value in [self.value, *self.aliases])
-            for unit in split_sentences(text)
+            for unit in _units(text)
         )
 
 
@@ -90,6 +90,10 @@ def _iso_date(match: re.Match[str]) -> str:
 
 def split_sentences(text: str) -> list[str]:
     return [unit.strip() for unit in SENTENCE_END.split(text) if unit and unit.strip()]
+
+
+# All facts of a compaction are looked for in the same text.
+_units = lru_cache(maxsize=2)(split_sentences)
 
 
 def contains(text: str, value: str) -> bool:

@@ -1,6 +1,6 @@
-"""The settings of `condensery sft` and `condensery preflight`: what Hugging Face's configs lack, and refuse.
+"""The settings of the training commands: what Hugging Face's configs lack, and what of theirs is refused.
 
-TRL's SFTConfig and ModelConfig hold the rest; of theirs, those that would change nothing here are refused.
+TRL's configs hold the rest; of theirs, those that would change nothing here are refused.
 """
 
 import dataclasses
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from condensery.thinking import Thinking
+from modeling.preparation import unused_settings
+from modeling.sharding import is_sharded
 
 # Rows are rendered, masked and checked here, and models loaded here: what TRL would do for that does not run.
 RENDERED = "rows are rendered with the student's own chat template, and checked, before TRL sees them"
@@ -18,6 +20,8 @@ UNUSED = {
     "trust_remote_code": "a model that brings its own code is not loaded",
     "model_init_kwargs": "use --dtype, --attn_implementation and --model_revision",
     "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
+}
+UNUSED_IN_SFT = UNUSED | {
     "packing": "it changes how many pairs a step sees; --padding_free joins the rows of a batch instead",
     "eval_packing": "the rows of an evaluation are padded, or joined with --padding_free",
     "assistant_only_loss": "the loss is on the completion alone",
@@ -29,11 +33,25 @@ UNUSED = {
     "dataset_num_proc": RENDERED,
     "shuffle_dataset": "the sampler shuffles, with --seed",
 }
+NO_LABELS = "the loss is a divergence from the teacher, without labels"
+KEPT_ORDER = "the sampler shuffles, with --seed, or keeps the order of the file"
+UNUSED_ON_POLICY = UNUSED | {
+    "load_in_4bit": "the weights are trained as they are; --use_peft trains an adapter",
+    "load_in_8bit": "the weights are trained as they are; --use_peft trains an adapter",
+    "teacher_model_init_kwargs": "the teacher is loaded in the precision it is stored in",
+    "chat_template_kwargs": "prompts are rendered as a server renders them; --thinking sets the switch",
+    "max_tool_calling_iterations": "a summarizer calls no tools",
+    "remove_unused_columns": "TRL sees the prompts alone",
+    "label_smoothing_factor": NO_LABELS,
+    "train_sampling_strategy": KEPT_ORDER,
+    "length_column_name": KEPT_ORDER,
+    "dataloader_drop_last": "a step's batch is always whole",
+}
 
 
 @dataclass
-class SFTArguments:
-    """What Hugging Face's configs lack."""
+class StudentArguments:
+    """Of every run that trains on pairs."""
 
     train_file: Path = field(metadata={"help": "pairs to train on (JSONL, from `condensery pairs`)"})
     eval_file: Path | None = field(default=None, metadata={"help": "held-out pairs for the evaluation loss"})
@@ -48,17 +66,6 @@ class SFTArguments:
             "none: without; serving follows"
         },
     )
-    freeze_router: bool = field(
-        default=False, metadata={"help": "a mixture of experts keeps choosing them as it has learned to"}
-    )
-    eval_generate: int = field(
-        default=0,
-        metadata={
-            "help": "at each evaluation write a summary for this many rows of --eval_file and log "
-            "eval_fact_recall",
-            "minimum": 0,
-        },
-    )
     limit: int | None = field(
         default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
     )
@@ -70,19 +77,61 @@ class SFTArguments:
         metadata={"help": "continue the run in --output_dir from its newest complete checkpoint"},
     )
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """The pairs files by split."""
+        return {"train": self.train_file} | ({"eval": self.eval_file} if self.eval_file else {})
 
-def setting_problems(arguments: SFTArguments, training: Any, model_config: Any) -> list[str]:
+
+@dataclass
+class SFTArguments(StudentArguments):
+    """What Hugging Face's configs lack, for supervised fine-tuning."""
+
+    freeze_router: bool = field(
+        default=False, metadata={"help": "a mixture of experts keeps choosing them as it has learned to"}
+    )
+    eval_generate: int = field(
+        default=0,
+        metadata={
+            "help": "at each evaluation write a summary for this many rows of --eval_file and log "
+            "eval_fact_recall",
+            "minimum": 0,
+        },
+    )
+
+
+@dataclass
+class OnPolicyArguments(StudentArguments):
+    """What Hugging Face's configs lack, for distillation on the student's own summaries."""
+
+    max_length: int = field(
+        default=1024,
+        metadata={"help": "tokens of a prompt together with --max_completion_length", "minimum": 1},
+    )
+
+
+def parse_sft(argv: list[str] | None, prog: str, description: str) -> tuple[Any, Any, Any]:
+    """(ours, TRL's training arguments, the model's) of `condensery sft` and `condensery preflight`."""
+    from trl import ModelConfig, SFTConfig
+
+    from condensery.files.config import parse_args
+
+    return parse_args(
+        *(SFTArguments, SFTConfig, ModelConfig),
+        argv=argv,
+        prog=prog,
+        description=description,
+        example=f"{prog} --config configs/sft/smollm2_cpu.yaml --train_file pairs/train.jsonl "
+        "--output_dir runs/sft",
+    )
+
+
+def sft_problems(arguments: SFTArguments, training: Any, model_config: Any) -> list[str]:
     """Settings of Hugging Face's that would be accepted and change nothing, or that contradict each other."""
-    problems = []
-    for config in (training, model_config):
-        for known in dataclasses.fields(config):
-            value = getattr(config, known.name, known.default)
-            if known.name in UNUSED and value != known.default:
-                problems.append(f"--{known.name} {value} is not used here: {UNUSED[known.name]}")
+    problems = unused_settings(UNUSED_IN_SFT, training, model_config)
     if training.completion_only_loss is False:
         problems.append("--completion_only_loss false is not used here: the loss is on the completion alone")
-    if training.gradient_accumulation_steps != 1:
-        problems.append("--gradient_accumulation_steps follows from --global_batch_size; set only the latter")
+    problems += pattern_problems(model_config)
     if model_config.load_in_4bit and not model_config.use_peft:
         problems.append("--load_in_4bit needs --use_peft: 4-bit weights do not train, an adapter does")
     if arguments.eval_generate and arguments.eval_file is None:
@@ -95,7 +144,39 @@ def setting_problems(arguments: SFTArguments, training: Any, model_config: Any) 
     return problems
 
 
-def is_sharded(training: Any) -> bool:
-    """Whether no process holds the whole model, as `accelerate launch` and --deepspeed say it."""
-    launched = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    return bool(training.deepspeed) or any(os.environ.get(name) == "true" for name in launched)
+def on_policy_problems(training: Any, model_config: Any) -> list[str]:
+    """The same for on-policy distillation, and settings with which it would fail late."""
+    problems = unused_settings(UNUSED_ON_POLICY, training, model_config)
+    if not training.use_vllm:
+        vllm = {
+            known.name: "it needs --use_vllm"
+            for known in dataclasses.fields(training)
+            if known.name.startswith("vllm_")
+        }
+        problems += unused_settings(vllm, training)
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":  # TRL 1.16 shards the teacher with DeepSpeed alone
+        problems.append(
+            "under FSDP the teacher stays where the student is not; start it without (DDP), or with "
+            "accelerate launch --use_deepspeed --zero_stage 3"
+        )
+    for name in ("temperature", "max_completion_length"):
+        value = vars(training)[name]
+        if value is None or value <= 0:
+            problems.append(f"--{name} is {value}; it must be above 0")
+    problems += pattern_problems(model_config)
+    if model_config.model_name_or_path is None:
+        problems.append("--model_name_or_path is missing: the student, a run of SFT, an export or a base")
+    if training.teacher_model_name_or_path is None:
+        problems.append("--teacher_model_name_or_path is missing: a model of the student's vocabulary")
+    return problems
+
+
+def pattern_problems(model_config: Any) -> list[str]:
+    """TRL makes a single target a pattern, which has to match the whole of a module's name."""
+    target = model_config.lora_target_modules
+    if isinstance(target, str) and target.isidentifier():
+        return [
+            f"--lora_target_modules {target} alone is read as a pattern for whole names and matches "
+            rf"nothing; write '.*\.{target}'"
+        ]
+    return []

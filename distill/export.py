@@ -132,8 +132,9 @@ def served_gap(config: ExportConfig, folder: Path) -> Any:
 
     from condensery.files.export_card import read_export_card
     from distill.proof import gap
-    from distill.serve import ServeConfig, address, free_port, running_server
+    from distill.serve import free_port, running_server
     from distill.served_proof import all_served_logprobs
+    from distill.vllm_command import ServeConfig, address
 
     torch.cuda.empty_cache()  # the server wants the memory that the models had
     assert config.vllm_python is not None

@@ -9,9 +9,7 @@ The address is this machine's own: anyone who can reach the port can use the mod
 """
 
 import http.client
-import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -21,49 +19,19 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from condensery.files.config import fail, parse_args
-from condensery.files.export_card import ExportCard, read_export_card
-from condensery.files.jsonl import parse_json
+from condensery.files.export_card import read_export_card
 from distill.served_proof import check_served
+from distill.vllm_command import ServeConfig, address, vllm_command
 
 PROG = "condensery serve"
-MAX_WINDOW = 65536  # ReSum sends 32k of history, escaped; a longer window costs memory and brings nothing
 POLL_SECONDS = 1.0
-LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # those that vLLM has room for
 
 
 class ServerError(Exception):
     """The server did not come up, or died."""
-
-
-@dataclass
-class ServeConfig:
-    """Which folder to serve, and where."""
-
-    model: Path = field(metadata={"positional": True, "help": "a folder from `condensery export`"})
-    host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
-    port: int = field(default=8000, metadata={"help": "port to listen on"})
-    python: str = field(default=sys.executable, metadata={"help": "Python whose environment holds vLLM"})
-    max_model_len: int | None = field(
-        default=None,
-        metadata={"help": f"window in tokens; default: the model's, at most {MAX_WINDOW}", "minimum": 1},
-    )
-    dtype: str = field(default="auto", metadata={"help": "precision that vLLM computes in"})
-    reasoning_parser: str | None = field(
-        default=None, metadata={"help": "vLLM's parser of thinking; default: by model, none for others"}
-    )
-    vllm_args: str = field(default="", metadata={"help": "more arguments of vLLM, in one quoted string"})
-    timeout_seconds: float = field(
-        default=900.0, metadata={"help": "how long loading may take", "minimum": 1}
-    )
-
-    def __post_init__(self) -> None:
-        if not 0 < self.port < 65536:
-            raise ValueError(f"port is {self.port}; it must be from 1 to 65535")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -119,68 +87,6 @@ def check_answers(config: ServeConfig) -> None:
         raise ServerError(str(error)) from error
 
 
-def vllm_command(config: ServeConfig) -> list[str]:
-    """What `vllm serve` runs: in the CPU build the command misses its own version, the module does not."""
-    card, model = read_export_card(config.model), read_model_config(config.model)
-    # Agents name the model by whatever path they were given.
-    names = dict.fromkeys([str(config.model), str(config.model.resolve()), config.model.name])
-    window = config.max_model_len or min(model_window(model), MAX_WINDOW)
-    command = [config.python, "-m", "vllm.entrypoints.openai.api_server"]
-    if (config.model / "adapter_config.json").is_file():
-        command += adapter_arguments(config.model, list(names))
-    else:
-        command += ["--model", str(config.model), "--served-model-name", *names]
-    command += ["--host", config.host, "--port", str(config.port)]
-    command += ["--max-model-len", str(window), "--dtype", config.dtype]
-    if card.enable_thinking is not None:
-        switch = json.dumps({"enable_thinking": card.enable_thinking})
-        command += ["--default-chat-template-kwargs", switch]
-    parser = config.reasoning_parser or default_reasoning_parser(model, card)
-    if parser:
-        command += ["--reasoning-parser", parser]
-    return command + shlex.split(config.vllm_args)
-
-
-def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
-    """The base under its own name, the adapter on it under each of `names`; the tokenizer is the export's."""
-    from modeling.loading import base_of, resolve_model
-
-    adapter = parse_json((folder / "adapter_config.json").read_bytes())
-    rank = next((size for size in LORA_RANKS if size >= adapter["r"]), adapter["r"])
-    # Experts are fused in one tensor, which vLLM must be told.
-    is_fused = any("experts" in target for target in adapter.get("target_parameters") or [])
-    modules = [
-        json.dumps({"name": name, "path": str(folder), "is_3d_lora_weight": is_fused}) for name in names
-    ]
-    arguments = ["--model", resolve_model(base_of(folder)), "--served-model-name", base_of(folder)]
-    arguments += ["--tokenizer", str(folder), "--enable-lora", "--max-lora-rank", str(rank)]
-    if is_fused:
-        arguments += ["--enable-mixed-moe-lora-format"]
-    if (template := folder / "chat_template.jinja").is_file():
-        arguments += ["--chat-template", str(template)]
-    return [*arguments, "--lora-modules", *modules]
-
-
-def read_model_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    config = parse_json(path.read_bytes())
-    if not isinstance(config, dict) or "model_type" not in config:
-        raise ValueError(f"{path} describes no model; export again")
-    return config
-
-
-def model_window(model: dict[str, Any]) -> int:
-    window = model.get("text_config", model).get("max_position_embeddings")
-    if not isinstance(window, int):
-        raise ValueError("the model's config.json names no window; give --max_model_len")
-    return window
-
-
-def default_reasoning_parser(model: dict[str, Any], card: ExportCard) -> str | None:
-    """What a Qwen3 learned to think belongs in a field of its own, not before the summary."""
-    return "qwen3" if card.thinking == "keep" and str(model["model_type"]).startswith("qwen3") else None
-
-
 def check_vllm(python: str) -> None:
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     try:
@@ -209,11 +115,6 @@ def check_port(host: str, port: int) -> None:
     except OSError:  # nobody answers there, as it should be
         return
     raise ValueError(f"something listens on {host}:{port} already; choose another --port")
-
-
-def address(config: ServeConfig) -> str:
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    return f"http://{host}:{config.port}"
 
 
 def wait_until_healthy(server: subprocess.Popen, config: ServeConfig, log: Path) -> None:

@@ -49,6 +49,9 @@ def _is_complete(folder: Path) -> bool:
         return False
 
 
+LESS_STEEP = "lower --learning_rate, or train with --dtype float32"
+
+
 @contextmanager
 def disk_errors(output_dir: Path) -> Iterator[None]:
     """Raises ValueError, with the way on, where the disk does not take what is saved, whoever was writing."""
@@ -72,23 +75,24 @@ def check_finite(model: nn.Module) -> None:
     ]
     if broken:
         raise ValueError(
-            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved. "
-            "Lower --learning_rate, or train with --dtype float32"
+            f"{len(broken)} parameters are not finite (first: {', '.join(broken[:3])}); nothing was saved; "
+            f"{LESS_STEEP}"
         )
 
 
 class StopWhenNotFinite(TrainerCallback):
-    """Stops at a loss that is no number, and before weights that are none become the newest checkpoint."""
+    """Stops at a loss or gradient that is no number, before broken weights become the newest checkpoint."""
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        loss = state.log_history[-1].get("loss", 0.0) if state.log_history else 0.0
-        if not math.isfinite(loss):
-            raise ValueError(
-                f"the loss of step {state.global_step} is {loss}; {args.output_dir} keeps its last "
-                "checkpoint; lower --learning_rate, or train with --dtype float32"
-            )
+        logged = state.log_history[-1] if state.log_history else {}
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(value := logged.get(name, 0.0)):
+                raise ValueError(
+                    f"the {name} of step {state.global_step} is {value}; {args.output_dir} keeps its last "
+                    f"checkpoint; {LESS_STEEP}"
+                )
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from peft import get_peft_model
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AttentionInterface, AutoModelForCausalLM, PretrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -74,14 +75,12 @@ def plan_memory(
     is_mixture = getattr(config.get_text_config(), "num_experts", None)
     counted = torch.bfloat16 if is_mixture else dtype
     scale = dtype.itemsize / counted.itemsize
+    attention = "sdpa" if batch[0] > 1 else WITHOUT_MASK
     with torch.device("meta"):
-        attention = "sdpa" if batch[0] > 1 else WITHOUT_MASK
         model = AutoModelForCausalLM.from_config(config, dtype=counted, attn_implementation=attention)
         trunk = model.base_model
         saved = QUANTIZED_AWAY * bytes_of_linear_layers(trunk) if load_in_4bit else 0.0
         if peft_config is not None:
-            from peft import get_peft_model
-
             get_peft_model(model, peft_config)
     with FakeTensorMode(allow_non_fake_inputs=True):
         _put_on_cpu(model)

@@ -1,5 +1,6 @@
 """What a training run says: one sample before it, then a line per logged step with rate and time left."""
 
+import os
 import sys
 import time
 
@@ -46,11 +47,13 @@ class ProgressLines(TrainerCallback):
         seconds = (time.monotonic() - self.start) / done
         left = seconds * (state.max_steps - state.global_step) / 60
         rate = [f"{seconds:.1f} s/step", f"{left:.1f} min left"]
-        print(
-            "  ".join([f"step {state.global_step}/{state.max_steps}", *values, *rate]),
-            file=sys.stderr,
-            flush=True,
-        )
+        say("  ".join([f"step {state.global_step}/{state.max_steps}", *values, *rate]))
+
+
+def say(line: str) -> None:
+    """On stderr, once for all processes."""
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
 
 
 def quiet_unless_terminal() -> None:

@@ -1,16 +1,25 @@
 """FSDP that was asked for must shard: accelerate falls back to whole copies on a CPU, without a word."""
 
-import sys
+import os
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from modeling.progress import say
+
 
 def whole(value: torch.Tensor) -> torch.Tensor:
     """The value over all shards, the same in every process; a shard's own verdict would stop only some."""
     return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def is_sharded(training: Any) -> bool:
+    """Whether no process holds the whole model, as `accelerate launch` and --deepspeed say it."""
+    launched = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    return bool(training.deepspeed) or any(os.environ.get(name) == "true" for name in launched)
 
 
 def describe_sharding(model: nn.Module) -> str:
@@ -38,6 +47,4 @@ class CheckSharded(TrainerCallback):
     ) -> None:
         model = kwargs["model"]
         assert isinstance(model, nn.Module)
-        line = describe_sharding(model)
-        if state.is_world_process_zero:
-            print(line, file=sys.stderr, flush=True)
+        say(describe_sharding(model))

@@ -55,56 +55,46 @@ def qwen_tokenizer():
 
 
 @pytest.fixture(scope="session")
-def tiny_llama(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
-    """A folder: LlamaForCausalLM of 2 layers, float32, SmolLM2's tokenizer."""
-    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
+def save_tiny(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Callable[..., Path]:
+    """Makes a folder: a random float32 model of 2 layers of an architecture, with SmolLM2's tokenizer."""
+    import transformers
 
-    set_seed(0)
-    folder = tmp_path_factory.mktemp("tiny_llama")
-    LlamaForCausalLM(LlamaConfig(**TINY, tie_word_embeddings=True)).save_pretrained(folder)
-    smollm2_tokenizer.save_pretrained(folder)
-    return folder
+    def save(architecture: str, config: str, **settings: object) -> Path:
+        transformers.set_seed(0)
+        folder = tmp_path_factory.mktemp(architecture)
+        shape = getattr(transformers, config)(**TINY, **settings)
+        getattr(transformers, architecture)(shape).save_pretrained(folder)
+        smollm2_tokenizer.save_pretrained(folder)
+        return folder
 
-
-@pytest.fixture(scope="session")
-def tiny_qwen3_moe(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
-    """A folder: Qwen3MoeForCausalLM of 2 layers, 8 experts, 2 a token, float32, SmolLM2's tokenizer."""
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
-
-    set_seed(0)
-    folder = tmp_path_factory.mktemp("tiny_qwen3_moe")
-    config = Qwen3MoeConfig(**TINY, moe_intermediate_size=16, num_experts=8, num_experts_per_tok=2)
-    Qwen3MoeForCausalLM(config).save_pretrained(folder)
-    smollm2_tokenizer.save_pretrained(folder)
-    return folder
+    return save
 
 
 @pytest.fixture(scope="session")
-def tiny_qwen3(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
-    """A folder: Qwen3ForCausalLM of 2 layers, float32, SmolLM2's tokenizer."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
-
-    set_seed(0)
-    folder = tmp_path_factory.mktemp("tiny_qwen3")
-    Qwen3ForCausalLM(Qwen3Config(**TINY, tie_word_embeddings=True)).save_pretrained(folder)
-    smollm2_tokenizer.save_pretrained(folder)
-    return folder
+def tiny_llama(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("LlamaForCausalLM", "LlamaConfig", tie_word_embeddings=True)
 
 
 @pytest.fixture(scope="session")
-def tiny_qwen3_5(tmp_path_factory: pytest.TempPathFactory, smollm2_tokenizer) -> Path:
-    """A folder: Qwen3_5ForCausalLM, a layer of linear attention and a full one, SmolLM2's tokenizer."""
-    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig, set_seed
+def tiny_qwen3_moe(save_tiny: Callable[..., Path]) -> Path:
+    """8 experts, 2 a token."""
+    experts = {"moe_intermediate_size": 16, "num_experts": 8, "num_experts_per_tok": 2}
+    return save_tiny("Qwen3MoeForCausalLM", "Qwen3MoeConfig", **experts)
 
-    set_seed(0)
-    folder = tmp_path_factory.mktemp("tiny_qwen3_5")
+
+@pytest.fixture(scope="session")
+def tiny_qwen3(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("Qwen3ForCausalLM", "Qwen3Config", tie_word_embeddings=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen3_5(save_tiny: Callable[..., Path]) -> Path:
+    """A layer of linear attention and a full one."""
     linear = {"linear_num_key_heads": 2, "linear_num_value_heads": 2}
     linear |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
     layers = ["linear_attention", "full_attention"]
-    config = Qwen3_5TextConfig(**TINY, **linear, layer_types=layers, tie_word_embeddings=True)
-    Qwen3_5ForCausalLM(config).save_pretrained(folder)
-    smollm2_tokenizer.save_pretrained(folder)
-    return folder
+    tied = {"layer_types": layers, "tie_word_embeddings": True}
+    return save_tiny("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", **linear, **tied)
 
 
 def pair_row(number: int) -> dict:

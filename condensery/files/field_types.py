@@ -58,6 +58,8 @@ def describe(hint: Any) -> str:
 
 def convert_text(text: str | list[str], hint: Any) -> Any:
     """Read a command-line word (or the words of a list) as the field's type."""
+    if text == ["null"] and NoneType in options(hint):
+        return None
     if isinstance(text, list) and is_list(hint):
         item_hint = next(get_args(option)[0] for option in options(hint) if get_origin(option) is list)
         words = text[0].split(",") if len(text) == 1 and item_hint in (int, float) else text

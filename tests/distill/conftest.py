@@ -5,21 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.distill.tiny_runs import tiny_run
+
 CONFIGS = Path(__file__).parents[2] / "configs" / "sft"
 
 
 @pytest.fixture(scope="session")
 def sft_words() -> Callable[..., list[str]]:
-    """A shipped config on a tiny float32 model, two steps of two pairs; later words override earlier ones."""
+    """A shipped config in a tiny run; later words override earlier ones."""
 
     def words(config: str, model: Path, pairs: Path, output_dir: Path, *more: str) -> list[str]:
-        return [
-            *("--config", str(CONFIGS / config), "--model_name_or_path", str(model), "--dtype", "float32"),
-            *("--train_file", str(pairs), "--output_dir", str(output_dir), "--use_cpu", "--bf16", "false"),
-            *("--global_batch_size", "2", "--per_device_train_batch_size", "1", "--max_steps", "2"),
-            *("--learning_rate", "1e-2", "--warmup_steps", "0"),
-            *("--thinking", "none", *more),  # the rows hold no reasoning
-        ]
+        return [*tiny_run(CONFIGS / config, model, pairs, output_dir), *more]
 
     return words
 

@@ -1,6 +1,7 @@
 """An export is the trained model, stands alone, and is refused when it is not."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from distill import export, sft
 from distill.proof import fixed_logprobs, fixed_pairs
 from modeling.generation import generate
 from modeling.loading import load_model, load_model_and_tokenizer, load_tokenizer
+from tests.distill.tiny_runs import refusal
 
 Words = Callable[..., list[str]]
 
@@ -68,9 +70,9 @@ def test_export_that_equals_its_base_is_an_error_and_leaves_nothing(
             (run / path.name).write_bytes(path.read_bytes())
     weights = {name: tensor * 0 for name, tensor in load_file(run / "adapter_model.safetensors").items()}
     save_file(weights, run / "adapter_model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(SystemExit) as stopped:
-        export.main(["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")])
-    assert stopped.value.code == 2 and "the export equals its base" in capsys.readouterr().err
+    assert "the export equals its base" in refusal(
+        export.main, ["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")], capsys
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
 
 
@@ -81,9 +83,7 @@ def test_export_refuses_what_is_no_finished_run(
         (["--checkpoint", str(tmp_path), "--output_dir", str(tmp_path / "export")], "has no run.json"),
         (["--checkpoint", str(lora_run), "--output_dir", str(tmp_path)], "exists; choose another"),
     ):
-        with pytest.raises(SystemExit) as stopped:
-            export.main(words)
-        assert stopped.value.code == 2 and complaint in capsys.readouterr().err
+        assert complaint in refusal(export.main, words, capsys)
 
 
 def run_like(lora_run: Path, folder: Path, **changes: object) -> str:
@@ -114,9 +114,9 @@ def test_export_refuses_a_run_that_does_not_say_what_it_must(
         ("no_budget", {"seed": 0}, ["--max_new_tokens", "0"], "expected at least 1"),
     ):
         words = ["--checkpoint", run_like(lora_run, tmp_path / name, **changes), *more]
-        with pytest.raises(SystemExit) as stopped:
-            export.main([*words, "--output_dir", str(tmp_path / "export")])
-        assert stopped.value.code == 2 and complaint in capsys.readouterr().err, name
+        assert complaint in refusal(
+            export.main, [*words, "--output_dir", str(tmp_path / "export")], capsys
+        ), name
     assert run["inputs"] and not (tmp_path / "export").exists()
 
 
@@ -172,6 +172,32 @@ def test_full_training_of_tied_embeddings_writes_them_once(
     assert tensors["num_tensors"] == tensors["num_expected"] == tensors["num_changed"] == len(names)
 
 
+def test_a_lower_precision_is_written_and_proven_by_its_rounding(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    run, folder = tmp_path / "run", tmp_path / "export"
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, run, "--max_steps", "6")
+    assert sft.main(words) == 0
+    words = ["--checkpoint", str(run), "--output_dir", str(folder), "--dtype", "bfloat16"]
+    assert export.main(words) == 0
+    assert load_model(str(folder)).dtype == torch.bfloat16
+    proof = json.loads((folder / "condensery.json").read_text())["proof"]
+    assert proof["rounded"] and 0 < proof["drift"]["mean"] < 0.1 * proof["change"]["mean"]
+    assert proof["tensors"]["num_changed"] == proof["tensors"]["num_expected"] > 0
+
+
+def test_weights_that_are_cut_off_are_named(
+    lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(lora_run, tmp_path / "run")
+    weights = run / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    words = ["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")]
+    message = refusal(export.main, words, capsys)
+    assert "adapter_model.safetensors is damaged" in message and message.count("\n") == 1
+    assert not (tmp_path / "export").exists()
+
+
 def test_a_mixture_trained_whole_generates_from_its_export(
     sft_words: Words, tiny_qwen3_moe: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
@@ -202,9 +228,9 @@ def test_export_refuses_what_it_cannot_write_or_match(
         (tmp_path / "export", ["--max_shard_size", "big"], "max_shard_size is big; write it like 5GB"),
         (tmp_path / "export", ["--keep_adapter", "--dtype", "bfloat16"], "leave out one"),
     ):
-        with pytest.raises(SystemExit) as stopped:
-            export.main(["--checkpoint", str(lora_run), "--output_dir", str(output_dir), *more])
-        assert stopped.value.code == 2 and complaint in capsys.readouterr().err
+        assert complaint in refusal(
+            export.main, ["--checkpoint", str(lora_run), "--output_dir", str(output_dir), *more], capsys
+        )
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
 
 

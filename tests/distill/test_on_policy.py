@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from distill import on_policy
+from distill.arguments import OnPolicyArguments, on_policy_problems
 from modeling.chat_template import prompt_ids, thinking_switch
 from modeling.loading import load_tokenizer
+from modeling.preparation import Findings, Prepared
+from tests.distill.tiny_runs import losses, refusal, tiny_run
 
 Words = Callable[..., list[str]]
 CONFIGS = Path(__file__).parents[2] / "configs" / "on_policy"
@@ -31,31 +34,16 @@ def tiny_teacher(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def words(tiny_llama: Path, tiny_teacher: Path, pairs_file: Path, tmp_path: Path) -> Words:
-    """The shipped CPU config on tiny float32 models, two steps of two prompts; later words override."""
+    """A shipped config in a tiny run; later words override earlier ones."""
 
     def make(*more: str, output_dir: Path = tmp_path / "run", config: str = "smollm2_cpu.yaml") -> list[str]:
         return [
-            *("--config", str(CONFIGS / config), "--model_name_or_path", str(tiny_llama)),
-            *("--teacher_model_name_or_path", str(tiny_teacher), "--dtype", "float32", "--bf16", "false"),
-            *("--train_file", str(pairs_file), "--output_dir", str(output_dir), "--use_cpu"),
-            *("--use_vllm", "false", "--global_batch_size", "2", "--per_device_train_batch_size", "1"),
-            *("--max_steps", "2", "--max_length", "300", "--max_completion_length", "6"),
-            *("--learning_rate", "1e-2", "--warmup_steps", "0", "--thinking", "none", *more),
+            *tiny_run(CONFIGS / config, tiny_llama, pairs_file, output_dir),
+            *("--teacher_model_name_or_path", str(tiny_teacher), "--use_vllm", "false"),
+            *("--max_length", "300", "--max_completion_length", "6", *more),
         ]
 
     return make
-
-
-def losses(output_dir: Path) -> list[float]:
-    history = json.loads((output_dir / "log_history.json").read_text())
-    return [entry["loss"] for entry in history if "loss" in entry]
-
-
-def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        on_policy.main(argv)
-    assert stopped.value.code == 2
-    return capsys.readouterr().err
 
 
 @pytest.mark.parametrize("config", sorted(path.name for path in CONFIGS.glob("*.yaml")))
@@ -139,9 +127,11 @@ def test_the_thinking_setting_reaches_the_prompts(
     rows = [json.loads(line) | {"reasoning": "Why?"} for line in pairs_file.read_text().splitlines()]
     train_file = tmp_path / "train.jsonl"
     train_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments = on_policy.OnPolicyArguments(train_file, thinking=thinking)  # type: ignore[arg-type]
-    training = SimpleNamespace(max_completion_length=20)
-    prompts = on_policy.load_datasets(arguments, training, qwen_tokenizer)["train"]["prompt"]
+    arguments = OnPolicyArguments(train_file, thinking=thinking)  # type: ignore[arg-type]
+    prepared, findings = Prepared(qwen_tokenizer), Findings()
+    on_policy.load_prompts(arguments, SimpleNamespace(max_completion_length=20), prepared, findings)
+    findings.stop_if_any()
+    prompts = prepared.datasets["train"]["prompt"]
     switch = thinking_switch(qwen_tokenizer, thinking)  # type: ignore[arg-type]
     assert list(prompts) == [prompt_ids(qwen_tokenizer, row["prompt"], switch) for row in rows]
 
@@ -151,7 +141,7 @@ def test_another_vocabulary_is_refused_before_anything_is_loaded(
 ) -> None:
     qwen_tokenizer.chat_template = "{{ messages[0].content }}"
     qwen_tokenizer.save_pretrained(tmp_path / "qwen")  # without weights: nobody looks for them
-    message = refusal(words("--teacher_model_name_or_path", str(tmp_path / "qwen")), capsys)
+    message = refusal(on_policy.main, words("--teacher_model_name_or_path", str(tmp_path / "qwen")), capsys)
     assert "another vocabulary" in message and str(tmp_path / "qwen") in message
     assert not (tmp_path / "run").exists()
 
@@ -162,7 +152,9 @@ def test_a_head_of_another_size_is_refused(
     padded = shutil.copytree(tiny_teacher, tmp_path / "padded")
     config = json.loads((padded / "config.json").read_text())
     (padded / "config.json").write_text(json.dumps(config | {"vocab_size": 49280}))
-    assert "one of 49280" in refusal(words("--teacher_model_name_or_path", str(padded)), capsys)
+    assert "one of 49280" in refusal(
+        on_policy.main, words("--teacher_model_name_or_path", str(padded)), capsys
+    )
 
 
 def test_a_teacher_without_its_weights_is_refused(
@@ -171,7 +163,7 @@ def test_a_teacher_without_its_weights_is_refused(
     broken = shutil.copytree(tiny_teacher, tmp_path / "broken")
     weights = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    message = refusal(words("--teacher_model_name_or_path", str(broken)), capsys)
+    message = refusal(on_policy.main, words("--teacher_model_name_or_path", str(broken)), capsys)
     assert f"cannot load {broken}" in message and not (tmp_path / "run").exists()
 
 
@@ -186,7 +178,7 @@ def test_an_adapter_as_student_is_refused(
     adapter.peft_config["default"].base_model_name_or_path = str(tiny_llama)
     adapter.save_pretrained(tmp_path / "adapter")
     load_tokenizer(str(tiny_llama)).save_pretrained(tmp_path / "adapter")
-    message = refusal(words("--model_name_or_path", str(tmp_path / "adapter")), capsys)
+    message = refusal(on_policy.main, words("--model_name_or_path", str(tmp_path / "adapter")), capsys)
     assert "condensery export --checkpoint" in message
     argv = words("--teacher_model_name_or_path", str(tmp_path / "adapter"), "--max_steps", "1")
     assert on_policy.main(argv) == 0
@@ -202,7 +194,7 @@ def test_an_adapter_as_student_is_refused(
         (["--global_batch_size", "0"], "global_batch_size is 0"),
         (["--gradient_accumulation_steps", "4"], "follows from --global_batch_size"),
         (["--chat_template_kwargs", '{"enable_thinking": true}'], "--thinking sets the switch"),
-        (["--vllm_mode", "server"], "not used without --use_vllm"),
+        (["--vllm_mode", "server"], "it needs --use_vllm"),
         (["--train_sampling_strategy", "group_by_length"], "--train_sampling_strategy"),
         (["--beta", "2"], "beta must be in"),
         (["--train_file", "nowhere.jsonl"], "no pairs file nowhere.jsonl"),
@@ -211,7 +203,7 @@ def test_an_adapter_as_student_is_refused(
 def test_bad_input_stops_before_anything_is_written(
     words: Words, more: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert complaint in refusal(words(*more), capsys)
+    assert complaint in refusal(on_policy.main, words(*more), capsys)
     assert not (tmp_path / "run").exists()
 
 
@@ -221,14 +213,13 @@ def test_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     training = DistillationConfig(use_cpu=True, bf16=False)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ValueError, match="zero_stage 3"):
-        on_policy.check_settings(training, ModelConfig())
+    assert any("zero_stage 3" in problem for problem in on_policy_problems(training, ModelConfig()))
 
 
 def test_a_row_in_both_files_is_refused(
     words: Words, pairs_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "duplicate_id" in refusal(words("--eval_file", str(pairs_file)), capsys)
+    assert "duplicate_id" in refusal(on_policy.main, words("--eval_file", str(pairs_file)), capsys)
 
 
 def test_dry_run_writes_nothing_and_says_which_rows_fill_no_batch(
@@ -237,3 +228,12 @@ def test_dry_run_writes_nothing_and_says_which_rows_fill_no_batch(
     assert on_policy.main(words("--dry_run", "--global_batch_size", "5")) == 0
     assert "leaves out 2 of 12 rows" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_no_number_stops_the_run(
+    words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--learning_rate", "1e30", "--max_steps", "4", "--max_grad_norm", "0"]
+    message = refusal(on_policy.main, words(*more), capsys)
+    assert "not finite" in message or "of step" in message
+    assert not (tmp_path / "run" / "model.safetensors").exists()

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from distill import serve
-from distill.serve import ServeConfig, address, check_port, running_server, vllm_command
+from distill.serve import check_port, running_server
+from distill.vllm_command import ServeConfig, address, vllm_command
 
 
 def write_card(folder: Path, thinking: str = "none", switch: bool | None = None) -> None:
@@ -37,9 +37,7 @@ def export_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return serve.free_port()
 
 
 def fake_python(tmp_path: Path, body: str) -> str:
@@ -104,6 +102,41 @@ def test_death_at_start_shows_the_end_of_the_log(
         serve.main([str(export_folder), "--python", python, "--port", str(free_port)])
     message = capsys.readouterr().err
     assert stopped.value.code == 1 and "ended with status 3" in message and "out of memory" in message
+
+
+ANSWERING = """
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        entries = [None, *({str(token): {"logprob": LOGPROB}} for token in body["prompt"][1:])]
+        self.send_response(200); self.end_headers()
+        self.wfile.write(json.dumps({"choices": [{"prompt_logprobs": entries}]}).encode())
+    def log_message(self, *args): pass
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answering).serve_forever()
+"""
+
+
+@pytest.mark.parametrize(("logprob", "is_trained"), [(-1.2, True), (-2.8, False)])
+def test_a_server_is_up_once_it_answers_with_the_trained_model(
+    export_folder: Path, tmp_path: Path, free_port: int, logprob: float, is_trained: bool
+) -> None:
+    """The trained model gives every token -1, its base -3; one that answers nearer to the base is not it."""
+    prompt = {"input_ids": [5, 6, 7, 8], "num_prompt_tokens": 2}
+    prompt |= {"trained_logprobs": [-1.0, -1.0], "base_logprobs": [-3.0, -3.0]}
+    card = json.loads((export_folder / "condensery.json").read_text())
+    (export_folder / "condensery.json").write_text(json.dumps(card | {"fixed_prompts": [prompt]}))
+    python = fake_python(tmp_path, ANSWERING.replace("LOGPROB", str(logprob)))
+    config = ServeConfig(export_folder, port=free_port, python=python, timeout_seconds=30)
+    with running_server(config):
+        if is_trained:
+            serve.check_answers(config)
+        else:
+            with pytest.raises(serve.ServerError, match="does not serve the trained model"):
+                serve.check_answers(config)
 
 
 WORKER = """

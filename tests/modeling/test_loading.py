@@ -63,6 +63,14 @@ def test_weights_that_are_cut_off_are_found_without_loading_them(tmp_path: Path,
         check_weights(str(folder))
 
 
+@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": 3}'])
+def test_a_damaged_index_of_shards_is_one_line(index: str, tmp_path: Path, tiny_llama: Path) -> None:
+    folder = shutil.copytree(tiny_llama, tmp_path / "broken")
+    (folder / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ValueError, match=r"index\.json is damaged; copy the folder again"):
+        load_model(str(folder))
+
+
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder"])
 def test_missing_folder_is_one_line(name: str) -> None:
     with pytest.raises(ValueError, match="no model folder"):

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from condensery.cli import main as condensery
-from distill.serve import ServeConfig, running_server
+from distill.serve import running_server
+from distill.vllm_command import ServeConfig
 
 BASE = "smollm2-135m-instruct"
 TEMPLATE = "resum_v1"

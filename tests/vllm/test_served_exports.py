@@ -12,8 +12,8 @@ import pytest
 from condensery.cli import main as condensery
 from condensery.files.export_card import read_export_card
 from condensery.files.jsonl import read_jsonl
-from distill.serve import ServeConfig, address
 from distill.served_proof import all_served_logprobs
+from distill.vllm_command import ServeConfig, address
 from tests.vllm.conftest import MIXTURES
 
 pytestmark = pytest.mark.vllm

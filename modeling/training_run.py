@@ -7,20 +7,30 @@ checkpoint-N/     for `--resume`
 model.safetensors (or the adapter), tokenizer, chat template: the trained student, for `condensery export`
 """
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from condensery.files.config import resolved_config
-from condensery.files.run_directory import describe_run, fingerprint, read_run, write_json
+from condensery.files.run_directory import (
+    describe_run,
+    fingerprint,
+    open_run_directory,
+    read_run,
+    write_json,
+)
 from modeling.checkpoints import (
+    LESS_STEEP,
     check_finite,
     disk_errors,
     newest_complete_checkpoint,
     remove_torn_checkpoints,
 )
+from modeling.memory import peak_memory
+from modeling.memory_plan import GIB
+from modeling.progress import say
 
 # What may differ between a run and its continuation without changing a single loss.
 MAY_DIFFER = {
@@ -30,8 +40,32 @@ MAY_DIFFER = {
 }
 
 
-def is_finished(output_dir: Path) -> bool:
-    return bool(_read_run(output_dir).get("counts", {}).get("finished"))
+def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs: Any) -> None:
+    """Train what `build` makes, a trainer, from its newest checkpoint on; look at the held-out rows; save.
+
+    `configs`: our arguments, the training arguments, the model's. Raises ValueError where the directory holds
+    another run, and for what goes wrong on the way; the last complete checkpoint stays whole.
+    """
+    arguments, training, _ = configs
+    output_dir = open_run_directory(training.output_dir, resume=arguments.resume)
+    if _read_run(output_dir).get("counts", {}).get("finished"):
+        say(f"{output_dir} is finished; nothing to resume")
+        return
+    check_resume(output_dir, *configs)
+    try:
+        trainer = build()
+        checkpoint = start_run(output_dir, *configs)
+        with disk_errors(output_dir):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except Exception as error:
+        forget_run(output_dir)
+        if "probability tensor contains" in str(error):  # torch, sampling from weights that are none
+            raise ValueError(f"the weights are not finite any more; {LESS_STEEP}") from error
+        raise
+    if "eval" in datasets and training.eval_strategy == "no":  # a file that is given is looked at
+        trainer.evaluate()
+    finish_run(trainer, output_dir, datasets)
+    say(f"memory at its peak: {peak_memory() / GIB:.2f} GiB")
 
 
 def check_resume(output_dir: Path, *configs: Any) -> None:
@@ -74,7 +108,7 @@ def _describe_start(output_dir: Path, *configs: Any) -> None:
     checkpoint = newest_complete_checkpoint(output_dir)
     if is_resumed:
         where = f"from {checkpoint}" if checkpoint else "from the start: no complete checkpoint"
-        print(f"resuming {where}; {len(removed)} half-written checkpoint(s) removed", file=sys.stderr)
+        say(f"resuming {where}; {len(removed)} half-written checkpoint(s) removed")
 
 
 def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
@@ -119,10 +153,7 @@ def finish_run(trainer: Any, output_dir: Path, datasets: dict[str, Any]) -> None
         "finished": True,
     }
     write_json(output_dir / "run.json", run)
-    print(
-        f"saved {output_dir}; next: condensery export --checkpoint {output_dir} --output_dir ...",
-        file=sys.stderr,
-    )
+    say(f"saved {output_dir}; next: condensery export --checkpoint {output_dir} --output_dir ...")
 
 
 def _last(history: list[dict], key: str) -> Any:

@@ -9,7 +9,7 @@ HELD = """
 import sys
 import psutil
 import torch
-from distill.memory import return_freed_memory
+from modeling.memory import return_freed_memory
 
 if sys.argv[1] == "returned":
     return_freed_memory()

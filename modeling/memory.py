@@ -1,7 +1,6 @@
 """Does a training run fit? The planned peak against what the device has, before a model is loaded."""
 
 import ctypes
-import os
 import resource
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ from trl import get_peft_config
 
 from modeling.loading import resolve_model
 from modeling.memory_plan import GIB, MemoryPlan, plan_memory
+from modeling.sharding import is_sharded
 
 
 def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPlan:
@@ -21,7 +21,6 @@ def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPl
     config = AutoConfig.from_pretrained(place, revision=model_config.model_revision)
     named = model_config.dtype
     on_gpu = torch.cuda.is_available() and not training.use_cpu
-    is_sharded = os.environ.get("ACCELERATE_USE_FSDP") == "true" or bool(training.deepspeed)
     plan = plan_memory(
         config,
         (config.dtype or torch.float32) if named in ("auto", None) else getattr(torch, named),
@@ -30,7 +29,7 @@ def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPl
         peft_config=get_peft_config(model_config),
         gradient_checkpointing=training.gradient_checkpointing,
         autocast=training.bf16 or training.fp16,
-        num_shards=training.world_size if is_sharded else 1,
+        num_shards=training.world_size if is_sharded(training) else 1,
         load_in_4bit=model_config.load_in_4bit,
         runtime=0.0 if on_gpu else psutil.Process().memory_info().rss,
     )

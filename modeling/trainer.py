@@ -1,0 +1,43 @@
+"""What every trainer of TRL's gets from us: checks that stop a run which would train nothing or diverge, and
+lines in a log in the place of a dict."""
+
+import os
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+
+from modeling.adapters import CheckTargetsLearn, check_targets_trainable
+from modeling.checkpoints import StopWhenNotFinite
+from modeling.progress import ProgressLines, say
+from modeling.sharding import CheckSharded
+from modeling.trainable import describe_trainable
+
+
+def watch(trainer: Any, model_config: Any, *callbacks: TrainerCallback) -> Any:
+    """The trainer with our callbacks and `callbacks`. ValueError for LoRA targets that match nothing."""
+    model = trainer.model
+    targets: list[str] = []
+    if model_config.use_peft:
+        # The name, not this machine's folder: the adapter may be merged elsewhere.
+        model.peft_config["default"].base_model_name_or_path = model_config.model_name_or_path
+        targets = model_config.lora_target_parameters or []
+    check_targets_trainable(model, targets)
+    say(describe_trainable(model))
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        trainer.add_callback(CheckSharded())
+    for callback in (StopWhenNotFinite(), CheckTargetsLearn(targets), ProgressLines(), *callbacks):
+        trainer.add_callback(callback)
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    if trainer.args.use_cpu:
+        warn_of_idle_cores(trainer.args.world_size)
+    return trainer
+
+
+def warn_of_idle_cores(num_processes: int) -> None:
+    """`accelerate launch` sets OMP_NUM_THREADS=1 where it is not told otherwise, which nobody notices."""
+    num_cores = os.cpu_count() or 1
+    if torch.get_num_threads() == 1 and num_processes < num_cores:
+        say(f"one thread per process on {num_cores} cores; for all of them start it with "
+            f"OMP_NUM_THREADS={num_cores // num_processes}")  # fmt: skip
