@@ -170,7 +170,7 @@ def masks_of(model: nn.Module, layout: Layout) -> tuple[torch.Tensor | None, tor
     """What the prompt's tokens see and what a member's see: all that came before. (1, 1, P, P) and
     (1, 1, n, P + n); None where the attention is causal, aligned to the end, by itself."""
     weight = next(model.parameters())
-    config = next(module.config for module in model.modules() if hasattr(module, "config"))
+    config: Any = next(module.config for module in model.modules() if hasattr(module, "config"))
     attention = str(config.get_text_config()._attn_implementation)
     if attention.startswith("flash_attention"):
         return None, None
