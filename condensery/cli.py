@@ -16,6 +16,7 @@ STEPS = {
     "import": ("data_synthesis.import_logs", "read agent logs, cut them into compactions, summarize these"),
     "summarize": ("data_synthesis.summarize_runs", "ask a teacher for more summaries of recorded histories"),
     "pairs": ("data_synthesis.pairs", "build, check and split (conversation, summary) pairs"),
+    "instances": ("reconstruct.instances", "build training contexts for the reconstruction reward"),
     "preflight": ("distill.preflight", "check a fine-tuning run, rows and all, before training"),
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
     "on-policy": ("distill.on_policy", "let a teacher score every token of the summaries a student writes"),

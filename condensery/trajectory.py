@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -100,3 +101,13 @@ class Trajectory(BaseModel):
     def task(self) -> str:
         """The question with the user's constraints: what a summarizer must not lose."""
         return "\n".join([self.question, *(f"- {constraint}" for constraint in self.constraints)])
+
+
+def trajectories_file(path: Path) -> Path:
+    """The file of a run directory. Raises ValueError when there is none, or it holds nothing."""
+    file = path / "trajectories.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"no {file}; `condensery record` and `condensery import` write it")
+    if not file.stat().st_size:
+        raise ValueError(f"{file} holds no trajectory")
+    return file

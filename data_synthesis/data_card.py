@@ -1,14 +1,12 @@
 """What a set of pairs holds, for people (`data_card.md`) and for programs (`data_card.json`)."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from condensery.percentiles import PERCENTILES, percentiles
 from condensery.trajectory import Trajectory
 from data_synthesis.pair import Dropped, Pair
 from data_synthesis.run_costs import money
-
-PERCENTILES = (0, 50, 90, 99, 100)
 
 
 @dataclass
@@ -79,13 +77,6 @@ def describe_origin(
     if prices:
         card["money"] = {kind: money(row, prices) for kind, row in costs.items()}
     return card
-
-
-def percentiles(values: Iterable[int]) -> dict[str, int]:
-    ordered = sorted(values)
-    if not ordered:
-        return {}
-    return {f"p{share}": ordered[round(share / 100 * (len(ordered) - 1))] for share in PERCENTILES}
 
 
 def _ratio(pairs: list[Pair]) -> float | None:

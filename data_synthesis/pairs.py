@@ -24,7 +24,7 @@ from condensery.files.jsonl import read_jsonl, read_records, replace_jsonl, writ
 from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
 from condensery.prompt import load_template, template_files
 from condensery.tokens import Tokenizer
-from condensery.trajectory import Cut, Trajectory
+from condensery.trajectory import Cut, Trajectory, trajectories_file
 from condensery.verdict import FILE
 from data_synthesis.data_card import Origin, describe_origin, describe_pairs, to_markdown
 from data_synthesis.pair import Dropped, Pair, build_pair, drop, text_of, without_text
@@ -81,16 +81,6 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
     return 1 if dropped and config.on_error == "fail" else 0
-
-
-def trajectories_file(path: Path) -> Path:
-    """The file of a run directory. Raises ValueError when there is none, or it holds nothing."""
-    file = path / "trajectories.jsonl" if path.is_dir() else path
-    if not file.is_file():
-        raise ValueError(f"no {file}; `condensery record` and `condensery import` write it")
-    if not file.stat().st_size:
-        raise ValueError(f"{file} holds no trajectory")
-    return file
 
 
 def runs_in(

@@ -1,0 +1,77 @@
+"""The reward as published (SUMONE, FACTS 4), and what a group makes of it.
+
+    Q(S) = (1/|Omega|) sum_i (r_i + p_i)      precision and recall of each hidden block, Q in [0, 2]
+    R(S) = Q(S) - lambda |S| / L_max
+    A(S) = (R(S) - mean) / (std + eps)        over the summaries of one context (GRPO)
+
+Missing is missing: no verdict is no reward, and no reward no advantage.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from reconstruct.blocks import Kind
+from reconstruct.instance import Instance
+from reconstruct.judges import Judgement
+
+EPSILON = 1e-4  # as in TRL's GRPOTrainer
+
+
+def quality(
+    judgements: list[list[Judgement | None]], weights: list[list[float]] | None = None
+) -> float | None:
+    """Mean of precision + recall over the hidden blocks of all masks that have a verdict; None without any.
+
+    Not divided by 2, as published. `weights`, in the shape of `judgements`, make some blocks count more.
+    """
+    verdicts = [verdict for of_mask in judgements for verdict in of_mask]
+    shares = [share for of_mask in weights for share in of_mask] if weights else [1.0] * len(verdicts)
+    present = [(verdict, share) for verdict, share in zip(verdicts, shares, strict=True) if verdict]
+    total = sum(share for _, share in present)
+    if not total:
+        return None
+    return sum(share * (verdict.precision + verdict.recall) for verdict, share in present) / total
+
+
+def block_weights(instance: Instance, by_kind: Mapping[Kind, float]) -> list[list[float]]:
+    """For each hidden block of each mask the weight of its kind, 1 where none is given."""
+    return [[by_kind.get(instance.blocks[index].kind, 1.0) for index in mask] for mask in instance.masks]
+
+
+def reward(
+    quality: float | None,
+    num_summary_tokens: int,
+    max_tokens: int,
+    length_weight: float,
+    quality_floor: float | None = None,
+) -> float | None:
+    """R = Q - lambda |S| / L_max, `max_tokens` being L_max, the summary's budget, and `length_weight` lambda.
+
+    With a `quality_floor` shortness pays only from that quality on: below it every summary bears the whole
+    term, as if it filled its budget. (Were it spared the term, a summary would gain by getting worse.)
+    """
+    if not is_present(quality):
+        return None
+    is_good = quality_floor is None or quality >= quality_floor
+    return quality - length_weight * (num_summary_tokens / max_tokens if is_good else 1.0)
+
+
+def is_present(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def advantages(rewards: list[float | None]) -> list[float | None]:
+    """Of the summaries of one context; None where the reward is missing (None or NaN).
+
+    Mean and standard deviation are those of the rewards that are there. Equal ones have exactly 0, and fewer
+    than two have nothing to be compared with: all None.
+    """
+    present = [value for value in rewards if is_present(value)]
+    if len(present) < 2:
+        return [None] * len(rewards)
+    if min(present) == max(present):  # their mean may differ from them in the last bit
+        return [0.0 if is_present(value) else None for value in rewards]
+    mean, std = statistics.fmean(present), statistics.stdev(present)
+    return [(value - mean) / (std + EPSILON) if is_present(value) else None for value in rewards]

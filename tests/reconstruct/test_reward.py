@@ -1,0 +1,70 @@
+"""The published reward to the digit, and missing verdicts that stay missing."""
+
+import math
+
+import pytest
+
+from reconstruct.judges import Judgement
+from reconstruct.reward import advantages, block_weights, quality, reward
+from tests.reconstruct.histories import instance, steps
+
+NAN = float("nan")
+
+
+def test_quality_is_the_mean_of_precision_and_recall_together() -> None:
+    verdicts = [[Judgement(1.0, 0.5), Judgement(0.0, 0.0)], [Judgement(0.5, 1.0)]]
+    assert quality(verdicts) == pytest.approx((1.5 + 0 + 1.5) / 3)
+    assert quality([[Judgement(1.0, 1.0)]]) == 2.0
+
+
+def test_a_missing_verdict_is_left_out_and_none_at_all_is_no_quality() -> None:
+    assert quality([[Judgement(1.0, 1.0), None], [None]]) == 2.0
+    assert quality([[None], []]) is None and quality([]) is None
+
+
+def test_weights_make_a_constraint_count_more_than_a_log_line() -> None:
+    verdicts = [[Judgement(1.0, 1.0), Judgement(0.0, 0.0)]]
+    assert quality(verdicts, [[3.0, 1.0]]) == pytest.approx(1.5)
+    assert quality(verdicts, [[0.0, 0.0]]) is None
+    example = instance(steps(3), [[0, 2], [1]])
+    assert block_weights(example, {"result": 2.0}) == [[2.0, 2.0], [2.0]]
+    assert block_weights(example, {"constraint": 2.0}) == [[1.0, 1.0], [1.0]]
+
+
+def test_reward_subtracts_the_length_as_published() -> None:
+    assert reward(1.2, 50, 200, 0.1) == pytest.approx(1.2 - 0.1 * 50 / 200)
+    assert reward(None, 50, 200, 0.1) is None and reward(NAN, 50, 200, 0.1) is None
+
+
+def test_below_the_floor_no_summary_gains_by_being_short_or_by_getting_worse() -> None:
+    def floored(quality: float, num_tokens: int) -> float:
+        value = reward(quality, num_tokens, 200, 0.1, quality_floor=0.8)
+        assert value is not None
+        return value
+
+    assert floored(0.5, 0) == floored(0.5, 200) == pytest.approx(0.4)
+    assert floored(0.8, 100) == pytest.approx(0.75)
+    assert floored(0.79, 0) < floored(0.8, 200)
+
+
+def test_a_group_with_missing_rewards() -> None:
+    found = advantages([1.0, 0.0, NAN, None])
+    assert found[2:] == [None, None]
+    assert found[0] == pytest.approx(0.5 / (math.sqrt(0.5) + 1e-4)) and found[1] == -found[0]
+
+
+def test_equal_rewards_have_an_advantage_of_exactly_zero() -> None:
+    assert advantages([0.1, 0.1, None, 0.1]) == [0.0, 0.0, None, 0.0]
+
+
+@pytest.mark.parametrize("rewards", [[], [None, None], [1.0, None], [NAN, 1.0, math.inf]])
+def test_fewer_than_two_rewards_compare_with_nothing(rewards: list[float | None]) -> None:
+    assert advantages(rewards) == [None] * len(rewards)
+
+
+def test_as_trl_computes_it() -> None:
+    torch = pytest.importorskip("torch")
+    rewards = [0.3, 1.9, 0.7, 1.1]
+    values = torch.tensor(rewards, dtype=torch.float64)
+    expected = (values - values.mean()) / (values.std() + 1e-4)
+    assert advantages(rewards) == pytest.approx(expected.tolist())
