@@ -1,8 +1,8 @@
 """TRL's GRPOTrainer with a group's prompt computed once: in the update, and in generation without vLLM.
 
-A group is G summaries of one compaction. TRL shuffles a generation batch row by row and computes each row with
-its prompt; here the rows of a group stay together, and `modeling/shared_prompt.py` computes them. The loss,
-the advantages and everything else are TRL's.
+A group is G summaries of one compaction. TRL shuffles a generation batch row by row and computes each row
+with its prompt; here the rows of a group stay together, and `modeling/shared_prompt.py` computes them. The
+loss, the advantages and everything else are TRL's.
 """
 
 from typing import Any
@@ -31,13 +31,14 @@ class SharedPromptTrainer(EpochOrder, GRPOTrainer):
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """As in TRL, without the shuffle of rows; the sampler has shuffled the groups."""
-        if not self.model.training:
+        trainer: Any = self
+        if not trainer.model.training:
             return super()._prepare_inputs(generation_batch)
-        steps = self.args.steps_per_generation
+        steps = trainer.args.steps_per_generation
         if self._step % (steps * self.num_iterations) == 0 or self._buffered_inputs is None:
             batch = self._generate_and_score_completions(generation_batch)
-            self._buffered_inputs = split_tensor_dict(batch, steps)
-        return self._buffered_inputs[self._step % steps]
+            trainer._buffered_inputs = split_tensor_dict(batch, steps)
+        return trainer._buffered_inputs[self._step % steps]
 
     def _get_per_token_logps_and_entropies(
         self,
