@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,20 @@ def test_verdicts_are_kept_by_content_and_what_is_missing_is_asked_again(tmp_pat
         assert len(server.requests) == 3
     rows = [json.loads(line) for line in cache.read_text().splitlines()]
     assert [(row["precision"], row["recall"]) for row in rows] == [(0.5, 1.0), (1.0, 1.0)]
+
+
+def test_no_more_calls_are_begun_a_second_than_allowed() -> None:
+    begun: list[float] = []
+
+    def script(body: dict) -> dict:
+        begun.append(time.monotonic())
+        return say(GOOD)
+
+    with ScriptedEndpoint(script) as server:
+        judge = EndpointJudge(Endpoint(server.url, "scripted"), max_per_second=20)
+        started = time.monotonic()
+        ask(judge, *(f"wheel {number}" for number in range(5)))
+    assert max(begun) - started >= 4 / 20
 
 
 def test_nothing_restored_is_zero_without_asking() -> None:
