@@ -25,7 +25,8 @@ def quality(
 ) -> float | None:
     """Mean of precision + recall over the hidden blocks of all masks that have a verdict.
 
-    None where most have none. Not divided by 2, as published. `weights`, in the shape of `judgements`, make some blocks count more.
+    None where most have none. Not divided by 2, as published. `weights`, in the shape of `judgements`, make
+    some blocks count more.
     """
     verdicts = [verdict for of_mask in judgements for verdict in of_mask]
     shares = [share for of_mask in weights for share in of_mask] if weights else [1.0] * len(verdicts)
