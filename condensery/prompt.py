@@ -24,7 +24,7 @@ CONTROL = re.compile(
     r"<(?=\||/?(?:summary|last_summary|history|task|retained|think|tool_call|tool_response|answer"
     r"|memory|reference|given"
     r"|s|pad|unk|bos|eos|start_of_turn|end_of_turn|fim_\w+|\w+_(?:start|end|sep|name|output|text|code|code_to_text)"
-    r"|reponame|filename|gh_stars|im_start|im_end|endoftext|original|restored)\s*>"
+    r"|reponame|filename|gh_stars|im_start|im_end|endoftext)\s*>"
     r"|/?missing\b|span id=\"\d+\"\s*>)"  # where a hidden block stood, and its restoration (reconstruct/)
     r"|\[(?=/?INST\])",
     re.IGNORECASE,

@@ -30,7 +30,7 @@ BORDERS = [
     re.compile(r"(?<=[,;:] )|(?<=[，；：])"),
 ]
 ERROR = re.compile(
-    r"\W{0,20}(?:\w{0,40}error\b|\w{0,40}exception\b|traceback\b|fatal\b|failed\b|错误|失败"
+    r"(?:observation:)?\W{0,20}(?:\w{0,40}error\b|\w{0,40}exception\b|traceback\b|fatal\b|failed\b|错误|失败"
     r"|(?:http\S{0,10}|status(?: code)?)[\s:]*[45]\d\d\b"
     r"|[45]\d\d[\s:]+(?:client|server|bad|unauthorized|forbidden|not found|too many|internal|gateway))",
     re.IGNORECASE,

@@ -18,8 +18,8 @@ def build_instance(
         detail = f"the same history as instance {compaction.id}"
         return measured.unused(context.start, context.context_tokens, "duplicate", detail)
     seen.add(compaction.id)
-    history_tokens = measured.starts[context.start] + measured.tokens(context.start, context.expired_until)
-    block_tokens = max(MIN_BLOCK_TOKENS, min(config.block_tokens, history_tokens // config.min_blocks))
+    most = measured.history_tokens(context) // config.min_blocks
+    block_tokens = max(MIN_BLOCK_TOKENS, min(config.block_tokens, most))
     blocks = blocks_of(compaction, block_tokens, measured.count)
     while len(blocks) < config.min_blocks and block_tokens > MIN_BLOCK_TOKENS:
         block_tokens = max(MIN_BLOCK_TOKENS, block_tokens * 3 // 4)

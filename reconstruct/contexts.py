@@ -15,13 +15,13 @@ from condensery.message import closed_positions
 from condensery.prompt import render_history
 from condensery.trajectory import Trajectory
 
-# A context counts as filled from this share on: a turn longer than the rest of it does not fit any more.
+# Of what the task leaves of a context: a step longer than the rest of it does not fit any more.
 FILLED = 0.5
 
 Reason = Literal[
     "too_short",  # the history ends before it fills the context
-    "head_too_long",  # task and last summary take too much of it
-    "turn_too_long",  # one step leaves it too empty without, and overfull with it
+    "head_too_long",  # the task takes more than half of it
+    "turn_too_long",  # without one step the context is half empty, with it overfull
     "few_blocks",
     "duplicate",  # the same history at another context length, or the same run twice
     "not_drawn",  # --limit
@@ -66,6 +66,10 @@ class MeasuredRun:
     def tokens(self, start: int, end: int) -> int:
         return self.until[end] - self.until[start]
 
+    def history_tokens(self, context: Context) -> int:
+        """The last summary and what has expired since."""
+        return self.starts[context.start] + self.tokens(context.start, context.expired_until)
+
     def unused(self, position: int, context_tokens: int, reason: Reason, detail: str) -> Unused:
         return Unused(str(self.file), self.run.id, position, context_tokens, reason, detail)
 
@@ -82,21 +86,23 @@ def contexts_of(
     Each ends at the last closed position where it fits, and before the run does: nobody would read a summary
     made at the end of it.
     """
-    least = FILLED * context_tokens
+    room = context_tokens - measured.task_tokens
     ends = [*list(measured.starts)[1:], len(measured.run.messages) - 1]
     for (start, summary_tokens), last in zip(measured.starts.items(), ends):
-        end = max(start, last)
-        head, history = measured.task_tokens + summary_tokens, measured.tokens(start, end)
-        found = f"task and last summary have {head} tokens, the history {history}"
-        room = context_tokens - head
-        fitting = [p for p in measured.closed if start < p <= end and measured.tokens(start, p) <= room]
-        if room < least:
+        whole = summary_tokens + measured.tokens(start, max(start, last))
+        found = f"the task has {measured.task_tokens} tokens, last summary and turns {whole}"
+        ends_at = {
+            p: summary_tokens + measured.tokens(start, p) for p in measured.closed if start < p <= last
+        }
+        fitting = [p for p, tokens in ends_at.items() if tokens <= room]
+        if room < FILLED * context_tokens:
             yield measured.unused(start, context_tokens, "head_too_long", found)
-        elif fitting and head + measured.tokens(start, fitting[-1]) >= least:
+        elif fitting and ends_at[fitting[-1]] >= FILLED * room:
             retained = [p for p in fitting if measured.tokens(p, fitting[-1]) <= retained_tokens]
             yield Context(context_tokens, start, retained[0], fitting[-1])
-        elif head + history < least:
+        elif whole < FILLED * room:
             yield measured.unused(start, context_tokens, "too_short", found)
         else:
-            detail = f"{found}, and no closed position makes it {least:.0f} to {context_tokens}"
+            remedy = "`condensery import` shortens results to --max_row_tokens"
+            detail = f"{found}, and one step takes most of it; {remedy}"
             yield measured.unused(start, context_tokens, "turn_too_long", detail)

@@ -105,7 +105,7 @@ def find_instances(
     files: dict[Path, Path], config: InstancesConfig, tokenizer: Tokenizer | None
 ) -> Iterator[tuple[Instance, Row] | Unused]:
     """Every piece of every run at every length: an instance with its figures, or why it is none."""
-    count = lru_cache(maxsize=8192)(lambda text: count_tokens(text, tokenizer))
+    count = lru_cache(maxsize=1024)(lambda text: count_tokens(text, tokenizer))
     seen: set[str] = set()
     for source, file in files.items():
         for run in tqdm(read_records(file, Trajectory), unit="run", desc="instances", disable=None):

@@ -33,7 +33,7 @@ def row_of(instance: Instance, measured: MeasuredRun, context: Context) -> Row:
         language=instance.language,
         context_tokens=context.context_tokens,
         index=instance.compaction.index,
-        history_tokens=measured.tokens(context.start, context.expired_until),
+        history_tokens=measured.history_tokens(context),
         retained_tokens=measured.tokens(context.expired_until, context.end),
         num_blocks=len(instance.blocks),
         kinds=Counter(block.kind for block in instance.blocks),

@@ -3,7 +3,9 @@
 A verdict that does not come, or cannot be read, is missing (None) with a typed reason, and never 0.
 """
 
+import asyncio
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,15 +117,20 @@ def parse_judgement(content: str | None, finish_reason: str = "stop") -> Judgeme
 
 
 class EndpointJudge:
-    """Verdicts of a model behind `endpoint`, whose timeout and concurrency hold for each call.
+    """Verdicts of a model behind `endpoint`, whose timeout and concurrency hold for each call; no more than
+    `max_per_second` are begun, where a provider limits the rate.
 
     `cache` is a file of verdicts by content, read at the start and appended to: the same restoration is paid
     for once, also by the next run. Only verdicts are kept; what is missing is asked for again. An answer that
     cannot be read is not asked for twice: at temperature 0 it would be the same. `missing` has the counts.
     """
 
-    def __init__(self, endpoint: Endpoint, cache: Path | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, cache: Path | None = None, max_per_second: float | None = None
+    ) -> None:
         self.endpoint = endpoint
+        self.seconds_apart = 1 / max_per_second if max_per_second else 0.0
+        self.next_call = 0.0
         self.missing = Missing("judge verdicts")
         self.known: dict[str, Judgement] = {}
         self.file: JsonlAppender | None = None
@@ -148,6 +155,7 @@ class EndpointJudge:
     async def _ask(self, truth: str, restored: str) -> Judgement | None:
         # Blocks are escaped already, and to escape again changes nothing.
         messages = render_request(PROMPT, original=escape(truth), restored=escape(restored))
+        await self._wait_turn()
         try:
             reply = await self.endpoint.chat(messages, response_format=RESPONSE_FORMAT)
         except EndpointError as error:
@@ -157,6 +165,11 @@ class EndpointJudge:
         is_verdict = isinstance(found, Judgement)
         self.missing.add(None if is_verdict else str(found))
         return found if isinstance(found, Judgement) else None
+
+    async def _wait_turn(self) -> None:
+        begin = max(time.monotonic(), self.next_call)
+        self.next_call = begin + self.seconds_apart
+        await asyncio.sleep(begin - time.monotonic())
 
     async def close(self) -> None:
         if self.file:

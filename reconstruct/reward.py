@@ -17,20 +17,22 @@ from reconstruct.instance import Instance
 from reconstruct.judges import Judgement
 
 EPSILON = 1e-4  # as in TRL's GRPOTrainer
+MAX_MISSING = 0.5  # of a summary's verdicts: fewer say more of the blocks they are on than of the summary
 
 
 def quality(
     judgements: list[list[Judgement | None]], weights: list[list[float]] | None = None
 ) -> float | None:
-    """Mean of precision + recall over the hidden blocks of all masks that have a verdict; None without any.
+    """Mean of precision + recall over the hidden blocks of all masks that have a verdict.
 
-    Not divided by 2, as published. `weights`, in the shape of `judgements`, make some blocks count more.
+    None where most have none. Not divided by 2, as published. `weights`, in the shape of `judgements`, make
+    some blocks count more.
     """
     verdicts = [verdict for of_mask in judgements for verdict in of_mask]
     shares = [share for of_mask in weights for share in of_mask] if weights else [1.0] * len(verdicts)
     present = [(verdict, share) for verdict, share in zip(verdicts, shares, strict=True) if verdict]
     total = sum(share for _, share in present)
-    if not total:
+    if not total or len(present) < (1 - MAX_MISSING) * len(verdicts):
         return None
     return sum(share * (verdict.precision + verdict.recall) for verdict, share in present) / total
 

@@ -104,6 +104,7 @@ def test_a_history_of_one_short_turn_is_one_block() -> None:
         ("tool", "The page explains an error of 1843.", "result"),
         ("tool", "Error: no such mill", "error"),
         ("tool", "ValueError: bad year", "error"),
+        ("tool", "OBSERVATION:\nERROR: no replacement was performed", "error"),
         ("tool", "[ERROR] timeout", "error"),
         ("tool", "HTTP 404: not found", "error"),
         ("tool", "status code: 503", "error"),

@@ -7,6 +7,7 @@ import pytest
 from condensery.endpoint import Endpoint
 from condensery.message import Message
 from reconstruct.generated import judge_summary, read_reconstruction, reconstruction_prompt, restore
+from reconstruct.instance import Instance
 from reconstruct.judges import judge_lexically
 from reconstruct.missing import Missing
 from reconstruct.reward import quality
@@ -106,30 +107,43 @@ def test_an_answer_that_does_not_come_is_missing(
     assert found == restored and missing.reasons == {reason: 1}
 
 
-def test_a_group_is_judged_block_by_block_with_one_request_a_mask() -> None:
-    """A reconstructor that repeats what the summary says: more said, more restored."""
+def qualities(example: Instance, summaries: list[str | None]) -> list[float]:
+    """With a reconstructor that writes the summary into every block: more said, more restored."""
 
     def script(body: dict) -> dict:
         content = body["messages"][0]["content"]
-        summary = (
-            content.rpartition("<summary>\n")[2].removesuffix("\n</summary>")
-            if "<summary>" in content
-            else ""
-        )
-        return say("".join(f'<span id="{number}">{summary}</span>' for number in (1, 2)))
+        _, told, rest = content.rpartition("<summary>\n")
+        said = rest.removesuffix("\n</summary>") if told else ""
+        return say("".join(f'<span id="{number}">{said}</span>' for number in range(1, 9)))
 
-    async def judge_all() -> list[float | None]:
+    async def judge_all() -> list[float]:
         endpoint = Endpoint(server.url, "scripted")
-        full = "\n".join(message.content for message in EXAMPLE.compaction.expired if message.role == "tool")
-        verdicts = [
-            await judge_summary(endpoint, judge_lexically, EXAMPLE, summary, Missing("restorations"))
-            for summary in (full, "A mill with wheels.", None)
-        ]
+        found = []
+        for summary in summaries:
+            verdicts = await judge_summary(
+                endpoint, judge_lexically, example, summary, Missing("restorations")
+            )
+            assert list(map(len, verdicts)) == list(map(len, example.masks))
+            found.append(quality(verdicts) or 0.0)
         await endpoint.close()
-        assert all([len(of_mask) for of_mask in each] == [2, 2] for each in verdicts)
-        return [quality(each) for each in verdicts]
+        return found
 
     with ScriptedEndpoint(script) as server:
-        full, vague, none = asyncio.run(judge_all())
-        assert len(server.requests) == 6
+        found = asyncio.run(judge_all())
+        assert len(server.requests) == len(summaries) * len(example.masks)
+    return found
+
+
+def test_a_group_is_judged_block_by_block_with_one_request_a_mask() -> None:
+    told = "\n".join(turn.content for turn in EXAMPLE.compaction.expired if turn.role == "tool")
+    full, vague, none = qualities(EXAMPLE, [told, "A mill with wheels.", None])
     assert full > vague > none == 0.0
+
+
+def test_a_summary_that_throws_old_memory_away_loses() -> None:
+    memory = "Bridge 7 was repaired by Tom Baker in 1799, bridge 8 by Eve Stone in 1802."
+    example = instance(steps(3), [[0, 2], [1, 3]], last_summary=memory)
+    assert [block.kind for block in example.blocks] == ["memory", "result", "result", "result"]
+    news = "Mills 0 to 2 were built in 1840, 1841 and 1842 by Ann Smith."
+    kept, dropped = qualities(example, [f"{memory} {news}", news])
+    assert kept > dropped

@@ -18,8 +18,12 @@ def test_quality_is_the_mean_of_precision_and_recall_together() -> None:
 
 
 def test_a_missing_verdict_is_left_out_and_none_at_all_is_no_quality() -> None:
-    assert quality([[Judgement(1.0, 1.0), None], [None]]) == 2.0
+    assert quality([[Judgement(1.0, 1.0), None], [None, Judgement(1.0, 1.0)]]) == 2.0
     assert quality([[None], []]) is None and quality([]) is None
+
+
+def test_most_verdicts_missing_is_no_quality() -> None:
+    assert quality([[Judgement(1.0, 1.0), None], [None]]) is None
 
 
 def test_weights_make_a_constraint_count_more_than_a_log_line() -> None:
