@@ -84,6 +84,12 @@ def _render_turn(message: Message) -> str:
     return f"[{message.role}] " + escape("\n".join(part.strip() for part in parts if part.strip()))
 
 
+def history_text(compaction: Compaction) -> str:
+    """All that a summary may state: task, last summary, expired and retained turns with their calls."""
+    turns = unescape(render_history([*compaction.expired, *compaction.retained]))
+    return "\n".join([compaction.task, compaction.last_summary or "", turns])
+
+
 def render_prompt(compaction: Compaction, template: str) -> list[dict[str, str]]:
     """The chat request for a compaction: one user turn, as the ReSum wire has it.
 

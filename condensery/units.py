@@ -4,14 +4,11 @@ A history compacted where a unit has closed says what was found; amid one it say
 a summary must carry that over. Both belong into a dataset (FACTS 3: trigger at research-unit boundaries).
 """
 
-import re
 from typing import Literal
 
 from condensery.files.jsonl import parse_json
 from condensery.message import Message
-from condensery.tokens import CJK
-
-TERM = re.compile(rf"{CJK.pattern}|[^\W_]+")
+from condensery.words import words_of
 
 
 def unit_starts(messages: list[Message]) -> list[int]:
@@ -52,7 +49,7 @@ def unit_at(messages: list[Message], position: int) -> Literal["closed", "open"]
 
 def _search_terms(message: Message) -> set[str]:
     texts = [call.function.arguments for call in message.tool_calls if call.function.name == "search"]
-    return {term for text in texts for term in TERM.findall(_queries(text).lower())}
+    return {term for text in texts for term in words_of(_queries(text))}
 
 
 def _queries(arguments: str) -> str:

@@ -10,8 +10,9 @@ from condensery.facts import recall
 from condensery.files.jsonl import BadLine, scan_jsonl
 from condensery.trajectory import Trajectory
 from condensery.verdict import read_verdicts
+from condensery.words import words_of
 from data_synthesis.pair import Dropped, Pair, Reason
-from data_synthesis.similarity import Shingles, shingles_of, similar_pairs, words_of
+from data_synthesis.similarity import Shingles, shingles_of, similar_pairs
 
 CONTAMINATION_WORDS = 13  # a run of so many words in common, as GPT-3 and its successors counted it
 SIMILAR_QUESTIONS = 0.9

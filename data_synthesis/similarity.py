@@ -2,18 +2,11 @@
 
 import hashlib
 import math
-import re
 from collections import Counter, defaultdict
 
-from condensery.tokens import CJK
+from condensery.words import words_of
 
-WORD = re.compile(rf"{CJK.pattern}|[^\W_]+")
 Shingles = frozenset[int]
-
-
-def words_of(text: str) -> list[str]:
-    """Words in lower case; of CJK text, which has no spaces, the characters."""
-    return WORD.findall(text.lower())
 
 
 def shingles_of(text: str, length: int = 3) -> Shingles:

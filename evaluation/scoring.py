@@ -9,7 +9,7 @@ from rouge_score import rouge_scorer, tokenizers
 
 from condensery.compaction import Compaction
 from condensery.facts import IDENTIFIER, contains, num_distractors, recall, unsupported
-from condensery.prompt import render_history, unescape
+from condensery.prompt import history_text, render_history, unescape
 from condensery.summary import Summary
 from condensery.tokens import Tokenizer, count_tokens
 from data_synthesis.web import words
@@ -41,13 +41,6 @@ class WordTokenizer(tokenizers.Tokenizer):
 
 
 ROUGE = rouge_scorer.RougeScorer(["rougeL"], tokenizer=WordTokenizer())
-
-
-def history_text(compaction: Compaction) -> str:
-    """Everything a summary may state: the task, the last summary and the expired turns with their calls."""
-    return "\n".join(
-        [compaction.task, compaction.last_summary or "", unescape(render_history(compaction.expired))]
-    )
 
 
 def score_summary(

@@ -81,7 +81,7 @@ print(parse_summary("<think>Let me see"), parse_summary("I found nothing."))
 
 # %%
 from condensery.facts import recall, unsupported
-from evaluation.scoring import history_text
+from condensery.prompt import history_text
 
 text = run.cuts[0].summary
 print("kept:", recall(text, compaction.facts))
