@@ -38,6 +38,8 @@ MAY_DIFFER = {
     *("dataloader_pin_memory", "dry_run"),
     *("eval_steps", "eval_strategy", "eval_generate", "do_eval", "save_strategy"),
 }
+# What follows from the batch that was asked for and the number of processes.
+DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"}
 
 
 def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs: Any) -> None:
@@ -103,7 +105,8 @@ def _describe_start(output_dir: Path, *configs: Any) -> None:
     config, inputs = _described(*configs)
     is_resumed = bool(_read_run(output_dir))
     describe_run(output_dir, config, inputs)
-    (output_dir / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    given = {name: value for name, value in config.items() if name not in DERIVED}
+    (output_dir / "config.yaml").write_text(yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
     removed = remove_torn_checkpoints(output_dir)
     checkpoint = newest_complete_checkpoint(output_dir)
     if is_resumed:

@@ -100,6 +100,15 @@ def test_accelerate_launch_runs_the_script(
     assert ">>> supervised >>>" in done.stderr and "a step sees 2" in done.stderr
 
 
+def test_its_config_repeats_a_run(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    assert sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run")) == 0
+    config = tmp_path / "run" / "config.yaml"
+    assert sft.main(["--config", str(config), "--output_dir", str(tmp_path / "again")]) == 0
+    assert losses(tmp_path / "again") == losses(tmp_path / "run")
+
+
 def test_misspelt_key_in_a_config_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "sft.yaml"
     config.write_text((CONFIGS / "smollm2_cpu.yaml").read_text().replace("learning_rate", "lerning_rate"))
