@@ -20,6 +20,7 @@ STEPS = {
     "preflight": ("distill.preflight", "check a fine-tuning run, rows and all, before training"),
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
     "on-policy": ("distill.on_policy", "let a teacher score every token of the summaries a student writes"),
+    "grpo": ("reconstruct.grpo", "train a summarizer without a teacher, by what its summaries restore"),
     "export": ("distill.export", "write a folder that stands alone, and prove it equal to what was trained"),
     "serve": ("distill.serve", "serve an export with vLLM, ready for ReSum agents"),
     "evaluate": ("evaluation.compare", "compare summarizers on held-out compactions"),

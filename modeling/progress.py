@@ -20,6 +20,8 @@ SHOWN = (
     *("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy", "aux_loss"),
     *("eval_fact_recall", "eval_parsed"),
     *("completions/mean_length", "completions/clipped_ratio"),  # of what a student writes while it trains
+    *("reward", "reward_std", "frac_reward_zero_std", "quality", "parsed", "fact_recall", "entropy"),
+    *("eval_reward", "eval_quality", "eval_completions/mean_length", "eval_unsupported"),
 )
 
 
@@ -71,7 +73,12 @@ def show_sample(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair, max_char
 
 def show_prompt(tokenizer: PreTrainedTokenizerBase, pair: RenderedPair, max_characters: int = 1200) -> str:
     """A prompt as the model sees it, a long one shortened in the middle."""
-    prompt = str(tokenizer.decode(pair.prompt_ids, clean_up_tokenization_spaces=False))
+    return show_ids(tokenizer, pair.prompt_ids, max_characters)
+
+
+def show_ids(tokenizer: PreTrainedTokenizerBase, ids: list[int], max_characters: int = 1200) -> str:
+    """The same from tokens alone."""
+    prompt = str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
     if len(prompt) > max_characters:
         half = max_characters // 2
         prompt = f"{prompt[:half]}\n[... {len(prompt) - 2 * half} characters not shown ...]\n{prompt[-half:]}"

@@ -21,9 +21,10 @@ class SharedPromptTrainer(EpochOrder, GRPOTrainer):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.why_not_shared = why_not_shared(self.model)
+        trainer: Any = self
+        self.why_not_shared = why_not_shared(trainer.model)
         if not self.use_vllm:
-            share_prefill(self.model)
+            share_prefill(trainer.model)
 
     def _tokenize_prompts(self, prompts: list[list[int]]) -> tuple[list[list[int]], None, dict[str, Any]]:
         """TRL would render messages here; ours were rendered as a server does, and checked."""

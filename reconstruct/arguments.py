@@ -1,0 +1,106 @@
+"""The settings of `condensery grpo`: what TRL's GRPOConfig lacks, and what of it is refused."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from condensery.endpoint import is_url
+from condensery.thinking import Thinking
+from modeling.preparation import unused_settings
+
+UNUSED = {
+    "load_in_4bit": "the weights are trained as they are; --use_peft trains an adapter",
+    "load_in_8bit": "the weights are trained as they are; --use_peft trains an adapter",
+    "trust_remote_code": "a model that brings its own code is not loaded",
+    "model_init_kwargs": "use --dtype, --attn_implementation and --model_revision",
+    "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
+    "chat_template_kwargs": "prompts are rendered as a server renders them; --thinking sets the switch",
+    "reward_weights": "there is one reward; its parts have weights of their own",
+    "steps_per_generation": "it follows from --groups_per_step",
+    "generation_batch_size": "it follows from --groups_per_step",
+    "remove_unused_columns": "the reward needs the columns",
+    "max_tool_calling_iterations": "a summarizer calls no tools",
+}
+
+
+@dataclass
+class GRPOArguments:
+    """What TRL's GRPOConfig and ModelConfig lack."""
+
+    train_file: Path = field(metadata={"help": "instances, from `condensery instances` (JSONL)"})
+    eval_file: Path | None = field(default=None, metadata={"help": "held-out instances"})
+    prompt_template: str = field(default="compact_v1", metadata={"help": "a name, or the path of a file"})
+    thinking: Thinking = field(
+        default="none", metadata={"help": "as in the student's SFT: keep: it thinks; empty; none"}
+    )
+    max_length: int = field(
+        default=1024,
+        metadata={"help": "tokens of a prompt together with --max_completion_length", "minimum": 1},
+    )
+    groups_per_step: int = field(
+        default=6, metadata={"help": "contexts per optimizer step over all processes", "minimum": 1}
+    )
+    reward: Literal["likelihood", "generate"] = field(
+        default="likelihood",
+        metadata={
+            "help": "likelihood: a frozen model scores the hidden blocks; generate: a model behind an "
+            "endpoint restores them, and a judge compares"
+        },
+    )
+    reconstructor: str = field(
+        default="smollm2-135m-instruct",
+        metadata={"help": "likelihood: a model; generate: the model's name at its endpoint"},
+    )
+    reconstructor_url: str | None = field(default=None, metadata={"help": "generate: the endpoint"})
+    judge: str = field(
+        default="lexical", metadata={"help": "generate: lexical, or a model's name at --judge_url"}
+    )
+    judge_url: str | None = field(default=None, metadata={"help": "generate: the judge's endpoint"})
+    length_weight: float = field(default=0.1, metadata={"help": "lambda in R = Q - lambda |S| / L_max"})
+    quality_floor: float | None = field(
+        default=None, metadata={"help": "shortness pays only from this Q on; default: always, as published"}
+    )
+    contrast_weight: float = field(
+        default=0.5, metadata={"help": "likelihood: share of true against wrong values in Q", "minimum": 0}
+    )
+    guards: bool = field(default=True, metadata={"help": "take off for what is invented, copied or repeated"})
+    constraint_weight: float = field(
+        default=1.0, metadata={"help": "how much more a block with a user's constraint counts", "minimum": 0}
+    )
+    max_missing: float = field(
+        default=0.5, metadata={"help": "stop when more than this share of verdicts is missing", "minimum": 0}
+    )
+    limit: int | None = field(
+        default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
+    )
+    dry_run: bool = field(
+        default=False, metadata={"help": "check rows and batches, show a prompt, train nothing"}
+    )
+    resume: bool = field(
+        default=False,
+        metadata={"help": "continue the run in --output_dir from its newest complete checkpoint"},
+    )
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The instances by split."""
+        return {"train": self.train_file} | ({"eval": self.eval_file} if self.eval_file else {})
+
+
+def grpo_problems(arguments: GRPOArguments, training: Any, model_config: Any) -> list[str]:
+    """Settings that would change nothing, or with which a run would fail late."""
+    problems = unused_settings(UNUSED, training, model_config)
+    if model_config.model_name_or_path is None:
+        problems.append("--model_name_or_path is missing: a run of SFT, an export or a base")
+    if training.max_completion_length is None or training.max_completion_length <= 0:
+        problems.append(f"--max_completion_length is {training.max_completion_length}; it must be above 0")
+    if training.num_generations < 2:
+        problems.append(f"--num_generations is {training.num_generations}; a group needs 2 to compare")
+    if arguments.reward == "generate":
+        named = {"--reconstructor_url": arguments.reconstructor_url}
+        if arguments.judge != "lexical":
+            named["--judge_url"] = arguments.judge_url
+        for name, url in named.items():
+            if url is None or not is_url(url):
+                problems.append(f"{name} is {url}; --reward generate needs http://host:port/v1")
+    return problems

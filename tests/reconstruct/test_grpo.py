@@ -1,0 +1,152 @@
+"""GRPO through its real entry on tiny models: the shared prompt changes nothing, a resumed run equals an
+uninterrupted one, and what cannot work is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from condensery.compaction import Compaction
+from condensery.message import FunctionCall, Message, ToolCall
+from reconstruct import grpo
+from reconstruct.blocks import blocks_of
+from reconstruct.instance import Instance
+from reconstruct.masks import draw_masks
+from tests.distill.tiny_runs import losses, refusal
+
+CONFIG = Path(__file__).parents[2] / "configs" / "grpo" / "smollm2_cpu.yaml"
+Words = Callable[..., list[str]]
+
+
+def make_instance(number: int) -> Instance:
+    """Four searches, of which every second block is hidden."""
+    turns: list[Message] = []
+    for step in range(4):
+        call = ToolCall(id=f"c{step}", function=FunctionCall(name="search", arguments='{"query": "mill"}'))
+        turns.append(Message(role="assistant", content=f"Look for mill {step}.", tool_calls=[call]))
+        page = f"The mill of bay {number} {step} was built in {1700 + 10 * number + step}."
+        turns.append(Message(role="tool", content=page, tool_call_id=f"c{step}"))
+    compaction = Compaction(
+        id=f"c{number}", trajectory_id=f"t{number}", question_id=f"q{number}", index=0,
+        task="When were the mills built?", expired=turns,
+    )  # fmt: skip
+    blocks = blocks_of(compaction, 16, lambda text: len(text.split()))
+    masks = draw_masks(len(blocks), 0.5, 1, number)
+    return Instance(
+        id=compaction.id, compaction=compaction, context_tokens=256, blocks=blocks, masks=masks,
+        source="test", language="en",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def instances_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("instances") / "instances.jsonl"
+    path.write_text("".join(make_instance(number).model_dump_json() + "\n" for number in range(6)))
+    return path
+
+
+@pytest.fixture
+def words(tiny_llama: Path, instances_file: Path, tmp_path: Path) -> Words:
+    """The shipped CPU config on tiny float32 models, two steps of one group; later words override."""
+
+    def make(*more: str, output_dir: Path = tmp_path / "run") -> list[str]:
+        return [
+            *("--config", str(CONFIG), "--model_name_or_path", str(tiny_llama), "--dtype", "float32"),
+            *("--reconstructor", str(tiny_llama), "--train_file", str(instances_file)),
+            *("--output_dir", str(output_dir), "--bf16", "false", "--max_completion_length", "8"),
+            *("--groups_per_step", "1", "--num_generations", "4", "--per_device_train_batch_size", "4"),
+            *("--per_device_eval_batch_size", "4", "--max_steps", "2", "--learning_rate", "1e-2", *more),
+        ]
+
+    return make
+
+
+@pytest.fixture
+def readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A random model writes no summary: whatever it writes is taken for one."""
+    from condensery.summary import Summary
+
+    monkeypatch.setattr(
+        "reconstruct.rewards.parse_summary", lambda text, reason: Summary(text=text.strip() or "nothing")
+    )
+
+
+def test_two_steps_leave_a_student_and_their_parts(words: Words, readable: None, tmp_path: Path) -> None:
+    assert grpo.main(words("--contrast_weight", "0.5")) == 0
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["counts"]["finished"] and run["counts"]["num_steps"] == 2
+    history = json.loads((tmp_path / "run" / "log_history.json").read_text())
+    for name in ("reward", "quality", "gain", "contrast", "penalty", "parsed", "quality/zero_std", "missing"):
+        assert name in history[0], name
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("variant", ["dense", "lora", "accumulated", "checkpointing"])
+def test_a_shared_prompt_trains_as_plain_rows_do(
+    variant: str, words: Words, readable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {
+        "dense": [],
+        "lora": ["--use_peft", "--lora_target_modules", "q_proj", "v_proj", "--lora_dropout", "0"],
+        "accumulated": ["--groups_per_step", "2"],
+        "checkpointing": ["--gradient_checkpointing", "true"],
+    }[variant]
+    assert grpo.main(words(*more, "--optim", "sgd", output_dir=tmp_path / "shared")) == 0
+    monkeypatch.setattr("reconstruct.grpo_trainer.why_not_shared", lambda model: "a test")
+    assert grpo.main(words(*more, "--optim", "sgd", output_dir=tmp_path / "plain")) == 0
+    shared, plain = (
+        {
+            name: weight
+            for path in (tmp_path / way).glob("*.safetensors")
+            for name, weight in load_file(path).items()
+        }
+        for way in ("shared", "plain")
+    )
+    assert losses(tmp_path / "shared") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
+    assert shared.keys() == plain.keys()
+    for name, weight in plain.items():
+        assert (shared[name] - weight).abs().max() <= 1e-6, name
+
+
+def test_resumed_run_equals_an_uninterrupted_one(
+    words: Words, readable: None, instances_file: Path, tmp_path: Path
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    more = ["--max_steps", "5", "--save_steps", "2", "--save_total_limit", "3", "--limit", "4"]
+    assert grpo.main(words(*more, output_dir=whole)) == 0
+    assert grpo.main(words(*more, output_dir=broken)) == 0
+    run = json.loads((broken / "run.json").read_text())
+    (broken / "run.json").write_text(json.dumps(run | {"counts": {}}))
+    for name in ("checkpoint-5", "checkpoint-4"):
+        shutil.rmtree(broken / name, ignore_errors=True)
+    assert grpo.main([*words(*more, output_dir=broken), "--resume"]) == 0
+    assert losses(broken) == losses(whole)
+    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["--max_completion_length", "1000"], "too_long"),
+        (["--groups_per_step", "9"], "6 instances are fewer than --groups_per_step 9"),
+        (["--per_device_train_batch_size", "8", "--num_generations", "3"], "divisible by num_generations"),
+        (["--reward", "generate"], "--reconstructor_url is None"),
+        (["--reward_weights", "1"], "one reward"),
+        (["--train_file", "nowhere.jsonl"], "nowhere.jsonl"),
+    ],
+)
+def test_bad_input_stops_before_anything_is_written(
+    words: Words, more: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complaint in refusal(grpo.main, words(*more), capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_question_in_both_files_is_refused(
+    words: Words, instances_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refusal(grpo.main, words("--eval_file", str(instances_file)), capsys)
+    assert "6 questions stand in both files" in message
