@@ -19,6 +19,7 @@ STEPS = {
     "preflight": ("distill.preflight", "check a fine-tuning run, rows and all, before training"),
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
     "on-policy": ("distill.on_policy", "let a teacher score every token of the summaries a student writes"),
+    "audit-reward": ("reconstruct.audit", "ask rewards whether they prefer honest summaries to damaged ones"),
     "export": ("distill.export", "write a folder that stands alone, and prove it equal to what was trained"),
     "serve": ("distill.serve", "serve an export with vLLM, ready for ReSum agents"),
     "evaluate": ("evaluation.compare", "compare summarizers on held-out compactions"),
@@ -36,7 +37,7 @@ Train the model that writes an agent's memory. The steps, in the order of the da
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    usage = USAGE.format(steps="\n".join(f"  {name:10} {text}" for name, (_, text) in STEPS.items()))
+    usage = USAGE.format(steps="\n".join(f"  {name:12} {text}" for name, (_, text) in STEPS.items()))
     if not words or words[0] in ("-h", "--help"):
         print(usage, file=sys.stdout if words else sys.stderr)
         return 0 if words else 2

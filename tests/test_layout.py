@@ -14,7 +14,8 @@ MAY_IMPORT = {
     "modeling": {"condensery"},
     "data_synthesis": {"condensery", "modeling"},
     "distill": {"condensery", "modeling"},
-    "evaluation": {"condensery", "modeling", "data_synthesis", "distill"},
+    "reconstruct": {"condensery", "modeling"},
+    "evaluation": {"condensery", "modeling", "data_synthesis", "distill", "reconstruct"},
 }
 HEAVY = ("torch", "transformers", "trl", "datasets", "openai", "bm25s", "matplotlib")
 

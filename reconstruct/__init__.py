@@ -1,0 +1,1 @@
+"""Training a summarizer without a teacher: rewards from what a summary restores, and their audit."""
