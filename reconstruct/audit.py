@@ -9,6 +9,7 @@ Verdicts are appended to `verdicts.jsonl` as they come, and `--resume` asks for 
 `--write_negatives` writes the damaged summaries out, to train or to test judges on.
 """
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -67,6 +68,7 @@ class AuditConfig:
 
 
 def build_reward(name: RewardName, config: AuditConfig) -> Reward:
+    """The one place that knows rewards by name."""
     return Reward(name, lexical_score(config.max_tokens, guarded=name == "lexical_guarded"))
 
 
@@ -96,16 +98,21 @@ def _is_done(row: VerdictRow | None, trial: Trial) -> bool:
 
 
 def ask(reward: Reward, trial: Trial) -> VerdictRow:
+    """One request for all summaries of a compaction, as in training; a score that is no number is missing."""
     calls_before, start = reward.num_model_calls(), time.perf_counter()
     scores = reward.score(trial.compaction, list(trial.summaries.values()))
     assert len(scores) == len(trial.summaries)
     return VerdictRow(
         compaction_id=trial.compaction.id,
         reward=reward.name,
-        scores=dict(zip(trial.summaries, scores)),
+        scores={kind: _number(score) for kind, score in zip(trial.summaries, scores)},
         seconds=round(time.perf_counter() - start, 4),
         num_model_calls=reward.num_model_calls() - calls_before,
     )
+
+
+def _number(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None
 
 
 def run_audit(

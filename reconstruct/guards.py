@@ -1,7 +1,16 @@
 """What a reward must not pay for: inventions, copies, repetitions, answers that no client can read.
 
 Shares in [0, 1], from text alone: no truth and no model is needed, so they hold on any log. All are linear
-in the text, CJK too (a history of 300 KB against a summary of 100 KB: seconds).
+in the text, CJK too: a summary of 100 KB against a history of 300 KB takes under two seconds.
+
+What is tolerated is above what honest summaries have. Mean and largest, of the oracle teacher over offline
+webs (4,361 in English at windows of 700 and 1,500 tokens, 681 in Chinese), and of the extractive baseline,
+sentences to the letter, on 63 histories of public search, service and coding logs:
+
+                      English        Chinese        extractive
+    copied            0.13, 0.54     0.11, 0.53     0.45, 0.70
+    repeated          0.00, 0.16     0.04, 0.14     0.07, 0.26
+    unsupported       0,    0        0,    0        0.01, 0.11
 """
 
 import re
@@ -20,13 +29,13 @@ Lines = dict[Gram, set[int]]
 POSSESSIVE = re.compile(r"[’']s$")
 MAX_GRAM = 8  # words; longer values (quotes, URLs) are looked up in pieces
 COPIED_WORDS, REPEATED_WORDS = 8, 4  # of CJK text twice as many, where a word is about two characters
-TOLERATED_COPY, TOLERATED_REPETITION = 0.6, 0.2
+TOLERATED_COPY, TOLERATED_REPETITION = 0.75, 0.3
 MAX_PENALTY = 2.0  # the range of Q, precision + recall: full of any of these, a summary is worth nothing
 
 
 def guard_penalty(summary: str, compaction: Compaction) -> float:
     """What to take off a reward whose Q lies in [0, 2]; 0 for an honest summary."""
-    history = unescape(render_history(compaction.expired))
+    summary, history = unescape(summary), unescape(render_history(compaction.expired))
     shares = [
         unsupported_share(summary, compaction),
         excess(copy_rate(summary, history), TOLERATED_COPY),

@@ -7,12 +7,13 @@ import pytest
 
 from condensery.cli import main as condensery
 from condensery.files.jsonl import read_jsonl, write_jsonl
+from condensery.trajectory import Cut
 from reconstruct.audit import ask
 from reconstruct.audit_report import figures_of, preference, to_markdown, wilson_interval
 from reconstruct.damage import KINDS
 from reconstruct.scores import Reward
-from reconstruct.trials import Trial
-from tests.reconstruct.histories import HONEST, compaction
+from reconstruct.trials import Trial, why_not
+from tests.reconstruct.histories import FACTS, HONEST, compaction
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,9 @@ def test_the_command(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {row["kind"] for row in rows} == set(KINDS)
     assert all(row["summary"] != row["honest"] for row in rows)
     assert len(rows) == sum(each["n"] for each in figures.values())
+    with pytest.raises(SystemExit, match="2"):
+        audit(recorded, tmp_path / "other", "--write_negatives", str(negatives))
+    assert "name another file" in capsys.readouterr().err and not (tmp_path / "other").exists()
 
 
 def test_resumed_asks_for_no_verdict_twice(recorded: Path, tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_resumed_asks_for_no_verdict_twice(recorded: Path, tmp_path: Path) -> No
 
 
 def test_missing_verdicts_count_neither_way() -> None:
-    scores = iter([[1.0, 0.5], [1.0, None], [None, 0.2], [1.0, 1.0], [0.5, 1.0]])
+    scores = iter([[1.0, 0.5], [1.0, None], [float("nan"), 0.2], [1.0, 1.0], [0.5, 1.0]])
     calls = [0]
 
     def score(_, summaries: list[str]) -> list[float | None]:
@@ -100,6 +104,21 @@ def test_missing_verdicts_count_neither_way() -> None:
         and "| copy | 0 | - |" in text
     )
     assert "5 compactions; 2 without a summary" in text
+
+
+WHY_NOT = [
+    ({}, HONEST, None),
+    ({"facts": None}, HONEST, "without known facts"),
+    ({"facts": FACTS[2:]}, HONEST, "with nothing to keep"),
+    ({}, None, "without a summary"),
+    ({}, HONEST.replace("12,345", "12,346"), "whose summary loses a fact"),
+]
+
+
+@pytest.mark.parametrize(("changed", "summary", "reason"), WHY_NOT)
+def test_only_honest_summaries_are_used(changed: dict, summary: str | None, reason: str | None) -> None:
+    of = compaction().model_copy(update=changed)
+    assert why_not(of, Cut(position=1, summary=summary, failure=None if summary else "empty")) == reason
 
 
 def test_wilson_interval() -> None:

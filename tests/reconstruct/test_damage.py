@@ -127,3 +127,14 @@ def test_what_cannot_be_made() -> None:
     of = compaction(task="Who is the mayor?", facts=FACTS[1:2])
     missing = {kind for kind in KINDS if made(kind, of, plain) is None}
     assert missing == {*(CHANGED_LINES.keys() - {"source_dropped"}), "wrong_facts"}
+
+
+def test_values_from_other_histories_where_this_one_has_none() -> None:
+    elsewhere = {"mayor": ["Alden Marsh", "Doris Lowell"], "elevation": ["99 m"]}
+    plain = "- [p103] The mayor of Amber Bay is Alden Marsh.\nOpen: elevation of Amber Bay"
+    of = compaction(facts=FACTS[1:2])
+    wrong = damage("wrong_facts", of, plain, random.Random(0), elsewhere=elsewhere)
+    assert wrong == plain.replace("Alden Marsh", "Doris Lowell")
+    closed = damage("gap_closed", of, plain, random.Random(0), elsewhere=elsewhere)
+    assert closed == plain.replace("Open: elevation of Amber Bay", "- elevation of Amber Bay: 99 m")
+    assert damage("gap_closed", of, plain, random.Random(0)) == plain.splitlines()[0]
