@@ -40,7 +40,8 @@ class AuditConfig:
     )
     output_dir: Path = field(metadata={"help": "where verdicts and report go"})
     rewards: list[RewardName] = field(
-        default_factory=lambda: ["lexical", "lexical_guarded"], metadata={"help": "what is audited"}
+        default_factory=lambda: ["lexical", "lexical_guarded"],
+        metadata={"help": "what is audited: lexical (values alone, as published) and with its guards"},
     )
     max_tokens: int = field(
         default=256, metadata={"help": "budget of a summary: L_max, and what a copy fills", "minimum": 1}
