@@ -89,13 +89,22 @@ def ask_all(rewards: list[Reward], trials: list[Trial], path: Path) -> Verdicts:
             row = ask(reward, trial)
             file.append(row.model_dump())
             verdicts[row.reward, row.compaction_id] = row
-    used = {(reward.name, trial.compaction.id) for reward in rewards for trial in trials}
-    return {key: row for key, row in verdicts.items() if key in used}
+    # The file may hold more than is asked for now: a larger limit, or other rewards.
+    return {
+        key: _only(verdicts[key], trial)
+        for reward in rewards
+        for trial in trials
+        for key in [(reward.name, trial.compaction.id)]
+    }
 
 
 def _is_done(row: VerdictRow | None, trial: Trial) -> bool:
     """A higher limit asks a compaction for more kinds."""
     return row is not None and trial.summaries.keys() <= row.scores.keys()
+
+
+def _only(row: VerdictRow, trial: Trial) -> VerdictRow:
+    return row.model_copy(update={"scores": {kind: row.scores[kind] for kind in trial.summaries}})
 
 
 def ask(reward: Reward, trial: Trial) -> VerdictRow:

@@ -32,6 +32,12 @@ def audit(recorded: Path, out: Path, *more: str) -> int:
     return condensery(["audit-reward", str(recorded), "--output_dir", str(out), *more])
 
 
+def read_report(out: Path) -> dict:
+    """The figures, without the seconds."""
+    rewards = json.loads((out / "report.json").read_text())["rewards"]
+    return {name: figures | {"seconds_per_verdict": None} for name, figures in rewards.items()}
+
+
 def test_the_command(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     negatives = tmp_path / "negatives.jsonl"
     assert audit(recorded, tmp_path / "out", "--limit", "12", "--write_negatives", str(negatives)) == 0
@@ -73,6 +79,9 @@ def test_resumed_asks_for_no_verdict_twice(recorded: Path, tmp_path: Path) -> No
     assert done == {
         (row["reward"], row["compaction_id"]): row["scores"] for row in read_jsonl(whole / "verdicts.jsonl")
     }
+    assert read_report(out) == read_report(whole)
+    assert audit(recorded, out, "--limit", "2", "--resume") == 0
+    assert read_report(out)["lexical"]["honest_over"]["empty"]["n"] == 2
     num_lines = len(after)
     assert audit(recorded, out, "--limit", "4", "--resume") == 0
     assert len(read_jsonl(out / "verdicts.jsonl")) == num_lines
