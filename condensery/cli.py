@@ -21,6 +21,7 @@ STEPS = {
     "sft": ("distill.sft", "fine-tune a summarizer on pairs"),
     "on-policy": ("distill.on_policy", "let a teacher score every token of the summaries a student writes"),
     "grpo": ("reconstruct.grpo", "train a summarizer without a teacher, by what its summaries restore"),
+    "audit-reward": ("reconstruct.audit", "ask rewards whether they prefer honest summaries to damaged ones"),
     "export": ("distill.export", "write a folder that stands alone, and prove it equal to what was trained"),
     "serve": ("distill.serve", "serve an export with vLLM, ready for ReSum agents"),
     "evaluate": ("evaluation.compare", "compare summarizers on held-out compactions"),
@@ -38,7 +39,7 @@ Train the model that writes an agent's memory. The steps, in the order of the da
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    usage = USAGE.format(steps="\n".join(f"  {name:10} {text}" for name, (_, text) in STEPS.items()))
+    usage = USAGE.format(steps="\n".join(f"  {name:12} {text}" for name, (_, text) in STEPS.items()))
     if not words or words[0] in ("-h", "--help"):
         print(usage, file=sys.stdout if words else sys.stderr)
         return 0 if words else 2

@@ -97,14 +97,7 @@ def test_a_shared_prompt_trains_as_plain_rows_do(
     assert grpo.main(words(*more, "--optim", "sgd", output_dir=tmp_path / "shared")) == 0
     monkeypatch.setattr("reconstruct.grpo_trainer.why_not_shared", lambda model: "a test")
     assert grpo.main(words(*more, "--optim", "sgd", output_dir=tmp_path / "plain")) == 0
-    shared, plain = (
-        {
-            name: weight
-            for path in (tmp_path / way).glob("*.safetensors")
-            for name, weight in load_file(path).items()
-        }
-        for way in ("shared", "plain")
-    )
+    shared, plain = (load_file(next((tmp_path / way).glob("*.safetensors"))) for way in ("shared", "plain"))
     assert losses(tmp_path / "shared") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
     assert shared.keys() == plain.keys()
     for name, weight in plain.items():
