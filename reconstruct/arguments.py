@@ -16,8 +16,6 @@ UNUSED = {
     "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
     "chat_template_kwargs": "prompts are rendered as a server renders them; --thinking sets the switch",
     "reward_weights": "there is one reward; its parts have weights of their own",
-    "steps_per_generation": "it follows from --groups_per_step",
-    "generation_batch_size": "it follows from --groups_per_step",
     "remove_unused_columns": "the reward needs the columns",
     "max_tool_calling_iterations": "a summarizer calls no tools",
 }
@@ -96,6 +94,8 @@ def grpo_problems(arguments: GRPOArguments, training: Any, model_config: Any) ->
         problems.append(f"--max_completion_length is {training.max_completion_length}; it must be above 0")
     if training.num_generations < 2:
         problems.append(f"--num_generations is {training.num_generations}; a group needs 2 to compare")
+    if training.steps_per_generation != 1:  # TRL fills it in, with the accumulation
+        problems.append("--steps_per_generation and --generation_batch_size follow from --groups_per_step")
     if arguments.reward == "generate":
         named = {"--reconstructor_url": arguments.reconstructor_url}
         if arguments.judge != "lexical":

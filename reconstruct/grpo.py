@@ -113,7 +113,7 @@ def load_prompts(arguments: Any, training: Any, prepared: Any, findings: Any) ->
     questions: dict[str, set[str]] = {}
     for split, path in arguments.files.items():
         read = findings.attempt(lambda path: list(read_records(path, Instance)), path) or []
-        rows = []
+        rows: list[dict[str, Any]] = []
         for line, instance in enumerate(read[: arguments.limit], start=1):
             ids = prompt_ids(
                 prepared.tokenizer, render_prompt(instance.compaction, arguments.prompt_template), switch
