@@ -1,11 +1,11 @@
-"""The likelihood reward of a group: its history read once, against each summary alone, and against generation.
+"""The likelihood reward of a group: its history read once, against each summary alone and generation.
 
     python benchmarks/reward.py
 
-Rivals: scoring each summary with a prompt of its own (the same function, one summary at a time), and having the
-same model write the hidden blocks out, all summaries in one batch. The first is bounded by the tokens:
-(G + 1) (P + x) / (P + (G + 1) x), P what the group shares, x what follows for each summary, and one member more
-without a summary.
+Rivals: scoring each summary with a prompt of its own (the same function, one summary at a time), and having
+the same model write the hidden blocks out, all summaries in one batch. The first is bounded by the tokens:
+(G + 1) (P + x) / (P + (G + 1) x), P what the group shares, x what follows for each summary, and one member
+more without a summary.
 """
 
 import argparse
@@ -31,9 +31,7 @@ def instance(tokenizer: Any) -> Instance:
     for step in range(NUM_STEPS):
         call = ToolCall(id=f"c{step}", function=FunctionCall(name="search", arguments='{"query": "mill"}'))
         turns.append(Message(role="assistant", content=f"Look for mill {step}.", tool_calls=[call]))
-        page = (
-            f"The mill of bay {step} was built in {1700 + step}, of grey stone, and its keeper is Ann Smith."
-        )
+        page = f"The mill of bay {step} was built in {1700 + step}, of grey stone; its keeper is Ann Smith."
         turns.append(Message(role="tool", content=page, tool_call_id=f"c{step}"))
     compaction = Compaction(
         id="c", trajectory_id="t", question_id="q", index=0, task="When were the mills built?", expired=turns
@@ -46,7 +44,7 @@ def instance(tokenizer: Any) -> Instance:
         context_tokens=1024,
         blocks=blocks,
         masks=masks,
-        source="s",
+        source="",
         language="en",
     )
 
