@@ -6,21 +6,13 @@ TRL's configs hold the rest; of theirs, those that would change nothing here are
 import dataclasses
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from condensery.thinking import Thinking
-from modeling.preparation import unused_settings
+from modeling.preparation import UNUSED, UNUSED_ON_POLICY, RunArguments, unused_settings
 from modeling.sharding import is_sharded
 
 # Rows are rendered, masked and checked here, and models loaded here: what TRL would do for that does not run.
 RENDERED = "rows are rendered with the student's own chat template, and checked, before TRL sees them"
-UNUSED = {
-    "load_in_8bit": "use --load_in_4bit with --use_peft (QLoRA)",
-    "trust_remote_code": "a model that brings its own code is not loaded",
-    "model_init_kwargs": "use --dtype, --attn_implementation and --model_revision",
-    "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
-}
 UNUSED_IN_SFT = UNUSED | {
     "packing": "it changes how many pairs a step sees; --padding_free joins the rows of a batch instead",
     "eval_packing": "the rows of an evaluation are padded, or joined with --padding_free",
@@ -35,13 +27,8 @@ UNUSED_IN_SFT = UNUSED | {
 }
 NO_LABELS = "the loss is a divergence from the teacher, without labels"
 KEPT_ORDER = "the sampler shuffles, with --seed, or keeps the order of the file"
-UNUSED_ON_POLICY = UNUSED | {
-    "load_in_4bit": "the weights are trained as they are; --use_peft trains an adapter",
-    "load_in_8bit": "the weights are trained as they are; --use_peft trains an adapter",
+UNUSED_IN_DISTILLATION = UNUSED_ON_POLICY | {
     "teacher_model_init_kwargs": "the teacher is loaded in the precision it is stored in",
-    "chat_template_kwargs": "prompts are rendered as a server renders them; --thinking sets the switch",
-    "max_tool_calling_iterations": "a summarizer calls no tools",
-    "remove_unused_columns": "TRL sees the prompts alone",
     "label_smoothing_factor": NO_LABELS,
     "train_sampling_strategy": KEPT_ORDER,
     "length_column_name": KEPT_ORDER,
@@ -50,37 +37,13 @@ UNUSED_ON_POLICY = UNUSED | {
 
 
 @dataclass
-class StudentArguments:
+class StudentArguments(RunArguments):
     """Of every run that trains on pairs."""
 
-    train_file: Path = field(metadata={"help": "pairs to train on (JSONL, from `condensery pairs`)"})
-    eval_file: Path | None = field(default=None, metadata={"help": "held-out pairs for the evaluation loss"})
     global_batch_size: int = field(
         default=64,
         metadata={"help": "pairs per optimizer step over all processes; accumulation follows from it"},
     )
-    thinking: Thinking = field(
-        default="none",
-        metadata={
-            "help": "keep: train on the teacher's reasoning; empty: on a thought that closes at once; "
-            "none: without; serving follows"
-        },
-    )
-    limit: int | None = field(
-        default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
-    )
-    dry_run: bool = field(
-        default=False, metadata={"help": "check rows and batches, show a sample, train nothing"}
-    )
-    resume: bool = field(
-        default=False,
-        metadata={"help": "continue the run in --output_dir from its newest complete checkpoint"},
-    )
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """The pairs files by split."""
-        return {"train": self.train_file} | ({"eval": self.eval_file} if self.eval_file else {})
 
 
 @dataclass
@@ -146,7 +109,7 @@ def sft_problems(arguments: SFTArguments, training: Any, model_config: Any) -> l
 
 def on_policy_problems(training: Any, model_config: Any) -> list[str]:
     """The same for on-policy distillation, and settings with which it would fail late."""
-    problems = unused_settings(UNUSED_ON_POLICY, training, model_config)
+    problems = unused_settings(UNUSED_IN_DISTILLATION, training, model_config)
     if not training.use_vllm:
         vllm = {
             known.name: "it needs --use_vllm"

@@ -13,7 +13,6 @@ import copy
 import importlib.util
 import sys
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,9 @@ def main(argv: list[str] | None = None) -> int:
     )  # about TRL's own defaults
     from trl import DistillationConfig, ModelConfig
 
-    from condensery.files.config import fail, parse_args
+    from condensery.files.config import parse_args
     from distill.arguments import OnPolicyArguments
+    from modeling.training_run import run_stage
 
     settings = parse_args(
         *(OnPolicyArguments, DistillationConfig, ModelConfig),
@@ -37,26 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         example=f"{PROG} --config configs/on_policy/smollm2_cpu.yaml --model_name_or_path runs/sft "
         "--teacher_model_name_or_path runs/teacher --train_file pairs/train.jsonl --output_dir runs/tuned",
     )
-    try:
-        return run(*settings)
-    except (OSError, ValueError, ImportError) as error:  # ImportError: an optimizer's or kernel's package
-        fail(PROG, error)
-
-
-def run(arguments: Any, training: Any, model_config: Any) -> int:
-    """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
-    from modeling.progress import quiet_unless_terminal, say
-    from modeling.training_run import train_and_save
-
-    quiet_unless_terminal()
-    prepared, findings = prepare(arguments, training, model_config)
-    findings.stop_if_any()
-    say("\n".join(prepared.notes))
-    if arguments.dry_run:
-        return 0
-    settings = (arguments, training, model_config)
-    train_and_save(partial(build_trainer, training, model_config, prepared), prepared.datasets, *settings)
-    return 0
+    return run_stage(PROG, settings, prepare, build_trainer)
 
 
 def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
@@ -144,7 +125,7 @@ def load_prompts(arguments: Any, training: Any, prepared: Any, findings: Any) ->
         prepared.notes.append(f"{shown}>>> the student writes, the teacher scores each token")
 
 
-def build_trainer(training: Any, model_config: Any, prepared: Any) -> Any:
+def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: Any) -> Any:
     """TRL's trainer with student and teacher."""
     from trl import get_peft_config
 

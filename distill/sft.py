@@ -13,7 +13,6 @@ import copy
 import importlib.util
 import sys
 import warnings
-from functools import partial
 from typing import Any
 
 PROG = "condensery sft"
@@ -23,35 +22,13 @@ def main(argv: list[str] | None = None) -> int:
     warnings.filterwarnings(
         "ignore", category=FutureWarning, module="transformers"
     )  # about TRL's own defaults
-    from condensery.files.config import fail
     from distill.arguments import parse_sft
+    from distill.preflight import prepare
+    from modeling.training_run import run_stage
 
     description = "Fine-tune a student on (conversation, summary) pairs, fully or with LoRA."
     settings = parse_sft(argv, PROG, description)
-    try:
-        return run(*settings)
-    except (OSError, ValueError, ImportError) as error:  # ImportError: an optimizer's or kernel's package
-        fail(PROG, error)
-
-
-def run(arguments: Any, training: Any, model_config: Any) -> int:
-    """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
-    from distill.preflight import prepare
-    from modeling.memory import return_freed_memory
-    from modeling.progress import quiet_unless_terminal, say
-    from modeling.training_run import train_and_save
-
-    quiet_unless_terminal()
-    prepared, findings = prepare(arguments, training, model_config)
-    findings.stop_if_any()
-    say("\n".join(prepared.notes))
-    if arguments.dry_run:
-        return 0
-    if training.use_cpu and training.gradient_checkpointing:  # memory counts for more than time
-        return_freed_memory()
-    settings = (arguments, training, model_config)
-    train_and_save(partial(build_trainer, *settings, prepared), prepared.datasets, *settings)
-    return 0
+    return run_stage(PROG, settings, prepare, build_trainer)
 
 
 def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: Any) -> Any:

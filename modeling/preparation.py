@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
+from condensery.thinking import Thinking
 from modeling.batches import BatchPlan, plan_batches
 from modeling.disk import check_disk
 from modeling.memory import check_memory
@@ -14,11 +16,45 @@ Result = TypeVar("Result")
 
 
 @dataclass
+class RunArguments:
+    """Of every training run."""
+
+    train_file: Path = field(metadata={"help": "pairs to train on (JSONL, from `condensery pairs`)"})
+    eval_file: Path | None = field(default=None, metadata={"help": "held-out rows, of the same kind"})
+    thinking: Thinking = field(
+        default="none",
+        metadata={
+            "help": "keep: train on the teacher's reasoning; empty: on a thought that closes at once; "
+            "none: without; serving follows"
+        },
+    )
+    limit: int | None = field(
+        default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
+    )
+    dry_run: bool = field(
+        default=False, metadata={"help": "check rows and batches, show a sample, train nothing"}
+    )
+    resume: bool = field(
+        default=False,
+        metadata={"help": "continue the run in --output_dir from its newest complete checkpoint"},
+    )
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files by split."""
+        return {"train": self.train_file} | ({"eval": self.eval_file} if self.eval_file else {})
+
+
+@dataclass
 class Prepared:
-    """A run whose settings and rows are fit to train: rows by split, and the plans to print."""
+    """A run whose settings and rows are fit to train: rows by split, and the plans to print.
+
+    `instances` are what a reward looks at, by the number in the rows.
+    """
 
     tokenizer: Any = None
     datasets: dict[str, Any] = field(default_factory=dict)
+    instances: list[Any] = field(default_factory=list)
     batches: BatchPlan | None = None
     memory: MemoryPlan | None = None
     notes: list[str] = field(default_factory=list)
@@ -42,6 +78,24 @@ class Findings:
         """Raises ValueError listing them."""
         if self.problems:
             raise ValueError("\n".join(["this run cannot start:", *self.problems]))
+
+
+# Of Hugging Face's settings, what would be accepted in any run and change nothing, and why.
+UNUSED = {
+    "load_in_8bit": "use --load_in_4bit with --use_peft (QLoRA)",
+    "trust_remote_code": "a model that brings its own code is not loaded",
+    "model_init_kwargs": "use --dtype, --attn_implementation and --model_revision",
+    "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
+}
+# Where a student writes while it trains.
+AS_THEY_ARE = "the weights are trained as they are; --use_peft trains an adapter"
+UNUSED_ON_POLICY = UNUSED | {
+    "load_in_4bit": AS_THEY_ARE,
+    "load_in_8bit": AS_THEY_ARE,
+    "chat_template_kwargs": "prompts are rendered as a server renders them; --thinking sets the switch",
+    "max_tool_calling_iterations": "a summarizer calls no tools",
+    "remove_unused_columns": "the columns are what TRL needs",
+}
 
 
 def unused_settings(unused: dict[str, str], *configs: Any) -> list[str]:

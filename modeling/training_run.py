@@ -8,12 +8,13 @@ model.safetensors (or the adapter), tokenizer, chat template: the trained studen
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from condensery.files.config import resolved_config
+from condensery.files.config import fail, resolved_config
 from condensery.files.run_directory import (
     describe_run,
     fingerprint,
@@ -28,9 +29,10 @@ from modeling.checkpoints import (
     newest_complete_checkpoint,
     remove_torn_checkpoints,
 )
-from modeling.memory import peak_memory
+from modeling.memory import peak_memory, return_freed_memory
 from modeling.memory_plan import GIB
-from modeling.progress import say
+from modeling.preparation import Findings, Prepared
+from modeling.progress import quiet_unless_terminal, say
 
 # What may differ between a run and its continuation without changing a single loss.
 MAY_DIFFER = {
@@ -40,6 +42,26 @@ MAY_DIFFER = {
 }
 # What follows from the batch that was asked for and the number of processes.
 DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"}
+
+
+def run_stage(
+    prog: str,
+    settings: tuple[Any, Any, Any],
+    prepare: Callable[..., tuple[Prepared, Findings]],
+    build: Callable[..., Any],
+) -> int:
+    """Check, plan, train, save. `prepare` checks the settings, `build` makes a trainer of them and what was
+    prepared. What is wrong ends the command, before a model is loaded."""
+    try:
+        quiet_unless_terminal()
+        prepared, findings = prepare(*settings)
+        findings.stop_if_any()
+        say("\n".join(prepared.notes))
+        if not settings[0].dry_run:
+            train_and_save(partial(build, *settings, prepared), prepared.datasets, *settings)
+    except (OSError, ValueError, ImportError) as error:  # ImportError: an optimizer's or kernel's package
+        fail(prog, error)
+    return 0
 
 
 def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs: Any) -> None:
@@ -54,6 +76,8 @@ def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs:
         say(f"{output_dir} is finished; nothing to resume")
         return
     check_resume(output_dir, *configs)
+    if training.use_cpu and training.gradient_checkpointing:  # memory counts for more than time
+        return_freed_memory()
     try:
         trainer = build()
         checkpoint = start_run(output_dir, *configs)

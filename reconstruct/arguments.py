@@ -5,32 +5,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from condensery.endpoint import is_url
-from condensery.thinking import Thinking
-from modeling.preparation import unused_settings
+from modeling.preparation import UNUSED_ON_POLICY, RunArguments, unused_settings
 
-UNUSED = {
-    "load_in_4bit": "the weights are trained as they are; --use_peft trains an adapter",
-    "load_in_8bit": "the weights are trained as they are; --use_peft trains an adapter",
-    "trust_remote_code": "a model that brings its own code is not loaded",
-    "model_init_kwargs": "use --dtype, --attn_implementation and --model_revision",
-    "resume_from_checkpoint": "use --resume; it takes the newest complete checkpoint in --output_dir",
-    "chat_template_kwargs": "prompts are rendered as a server renders them; --thinking sets the switch",
+UNUSED_IN_GRPO = UNUSED_ON_POLICY | {
     "reward_weights": "there is one reward; its parts have weights of their own",
-    "remove_unused_columns": "the reward needs the columns",
-    "max_tool_calling_iterations": "a summarizer calls no tools",
 }
 
 
 @dataclass
-class GRPOArguments:
+class GRPOArguments(RunArguments):
     """What TRL's GRPOConfig and ModelConfig lack."""
 
     train_file: Path = field(metadata={"help": "instances, from `condensery instances` (JSONL)"})
-    eval_file: Path | None = field(default=None, metadata={"help": "held-out instances"})
     prompt_template: str = field(default="compact_v1", metadata={"help": "a name, or the path of a file"})
-    thinking: Thinking = field(
-        default="none", metadata={"help": "as in the student's SFT: keep: it thinks; empty; none"}
-    )
     max_length: int = field(
         default=1024,
         metadata={"help": "tokens of a prompt together with --max_completion_length", "minimum": 1},
@@ -68,26 +55,11 @@ class GRPOArguments:
     max_missing: float = field(
         default=0.5, metadata={"help": "stop when more than this share of verdicts is missing", "minimum": 0}
     )
-    limit: int | None = field(
-        default=None, metadata={"help": "only the first rows of each file", "minimum": 1}
-    )
-    dry_run: bool = field(
-        default=False, metadata={"help": "check rows and batches, show a prompt, train nothing"}
-    )
-    resume: bool = field(
-        default=False,
-        metadata={"help": "continue the run in --output_dir from its newest complete checkpoint"},
-    )
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """The instances by split."""
-        return {"train": self.train_file} | ({"eval": self.eval_file} if self.eval_file else {})
 
 
 def grpo_problems(arguments: GRPOArguments, training: Any, model_config: Any) -> list[str]:
     """Settings that would change nothing, or with which a run would fail late."""
-    problems = unused_settings(UNUSED, training, model_config)
+    problems = unused_settings(UNUSED_IN_GRPO, training, model_config)
     if model_config.model_name_or_path is None:
         problems.append("--model_name_or_path is missing: a run of SFT, an export or a base")
     if training.max_completion_length is None or training.max_completion_length <= 0:

@@ -12,7 +12,6 @@ import copy
 import importlib.util
 import sys
 import warnings
-from functools import partial
 from typing import Any
 
 PROG = "condensery grpo"
@@ -24,7 +23,8 @@ def main(argv: list[str] | None = None) -> int:
     )  # about TRL's own defaults
     from trl import GRPOConfig, ModelConfig
 
-    from condensery.files.config import fail, parse_args
+    from condensery.files.config import parse_args
+    from modeling.training_run import run_stage
     from reconstruct.arguments import GRPOArguments
 
     settings = parse_args(
@@ -35,30 +35,11 @@ def main(argv: list[str] | None = None) -> int:
         example=f"{PROG} --config configs/grpo/smollm2_cpu.yaml --model_name_or_path runs/sft "
         "--train_file instances/instances.jsonl --output_dir runs/grpo",
     )
-    try:
-        return run(*settings)
-    except (OSError, ValueError, ImportError) as error:  # ImportError: an optimizer's or kernel's package
-        fail(PROG, error)
+    return run_stage(PROG, settings, prepare, build_trainer)
 
 
-def run(arguments: Any, training: Any, model_config: Any) -> int:
-    """Check, plan, train, save. Raises ValueError on bad rows or settings, before a model is loaded."""
-    from modeling.progress import quiet_unless_terminal, say
-    from modeling.training_run import train_and_save
-
-    quiet_unless_terminal()
-    prepared, instances, findings = prepare(arguments, training, model_config)
-    findings.stop_if_any()
-    say("\n".join(prepared.notes))
-    if arguments.dry_run:
-        return 0
-    settings = (arguments, training, model_config)
-    train_and_save(partial(build_trainer, *settings, prepared, instances), prepared.datasets, *settings)
-    return 0
-
-
-def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, list[Any], Any]:
-    """(Prepared, instances, Findings): everything checked, prompts rendered, the batch set in `training`."""
+def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
+    """(Prepared, Findings): everything checked, prompts rendered, the batch set in `training`."""
     from modeling.loading import check_weights, load_tokenizer
     from modeling.preparation import Findings, Prepared, check_reporting, plan_run
     from reconstruct.arguments import grpo_problems
@@ -67,12 +48,12 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, list
     findings.attempt(check_reporting, training.report_to)
     name = model_config.model_name_or_path
     if name is None or training.max_completion_length is None:
-        return prepared, [], findings
+        return prepared, findings
     prepared.tokenizer = findings.attempt(load_tokenizer, name, model_config.model_revision)
     if prepared.tokenizer is None:
-        return prepared, [], findings
+        return prepared, findings
     findings.attempt(check_weights, name)
-    instances = load_prompts(arguments, training, prepared, findings)
+    load_prompts(arguments, training, prepared, findings)
     num_groups = len(prepared.datasets.get("train", []))
     left_out = num_groups % arguments.groups_per_step
     if num_groups and left_out == num_groups:
@@ -93,12 +74,11 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, list
         plan_run(prepared, findings, settings, lengths, shared)
         training.steps_per_generation = training.gradient_accumulation_steps
         training.generation_batch_size = arguments.groups_per_step * group
-    return prepared, instances, findings
+    return prepared, findings
 
 
-def load_prompts(arguments: Any, training: Any, prepared: Any, findings: Any) -> list[Any]:
-    """The instances of all splits; `prompt`s as a server's tokens and the instances' numbers go to the
-    datasets."""
+def load_prompts(arguments: Any, training: Any, prepared: Any, findings: Any) -> None:
+    """The instances of all splits, and rows of `prompt`, as a server's tokens, with the instance's number."""
     from datasets import Dataset
 
     from condensery.files.jsonl import read_records
@@ -109,7 +89,7 @@ def load_prompts(arguments: Any, training: Any, prepared: Any, findings: Any) ->
 
     switch = findings.attempt(thinking_switch, prepared.tokenizer, arguments.thinking)
     room = arguments.max_length - training.max_completion_length
-    instances: list[Instance] = []
+    instances: list[Instance] = prepared.instances
     questions: dict[str, set[str]] = {}
     for split, path in arguments.files.items():
         read = findings.attempt(lambda path: list(read_records(path, Instance)), path) or []
@@ -137,12 +117,9 @@ def load_prompts(arguments: Any, training: Any, prepared: Any, findings: Any) ->
     if "train" in prepared.datasets:
         shown = show_ids(prepared.tokenizer, prepared.datasets["train"][0]["prompt"])
         prepared.notes.append(f"{shown}>>> the student writes {training.num_generations} summaries")
-    return instances
 
 
-def build_trainer(
-    arguments: Any, training: Any, model_config: Any, prepared: Any, instances: list[Any]
-) -> Any:
+def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: Any) -> Any:
     """TRL's trainer with our reward, a group's prompt shared."""
     from trl import get_peft_config
 
@@ -166,7 +143,9 @@ def build_trainer(
     place, revision = student_weights(training, model_config)
     model = load_model(place, model_config.dtype, revision, model_config.attn_implementation)
     stops = stop_ids(model, prepared.tokenizer)
-    reward = ReconstructionReward(arguments, training.max_completion_length, stops, instances, measure)
+    reward = ReconstructionReward(
+        arguments, training.max_completion_length, stops, prepared.instances, measure
+    )
     trainer = SharedPromptTrainer(
         model=model,
         reward_funcs=reward,
