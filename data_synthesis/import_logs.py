@@ -17,7 +17,7 @@ from pathlib import Path
 from condensery.compaction import compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import read_records, write_jsonl
-from condensery.files.run_directory import check_same_run, describe_run, open_run_directory
+from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, status_of_unused
 from condensery.message import Message
 from condensery.prompt import load_template, template_files
 from condensery.reply import EndpointError
@@ -149,12 +149,7 @@ def _finish(
     uncut = sum(not run.cuts for run in done)
     found = Counter(compactions=len(compactions), trajectories_without_compaction=uncut)
     counts = _report(found, done, trajectories, rejected, logs)
-    if rejected:
-        print(
-            f"{len(rejected)} rejected, why: {directory / 'rejected.jsonl'}; exit status "
-            f"{int(config.on_error == 'fail')} (--on_error {config.on_error})",
-            file=sys.stderr,
-        )
+    status = status_of_unused(len(rejected), "rejected", directory / "rejected.jsonl", config.on_error)
     describe_run(directory, resolved_config(config), files, counts)
     if config.tokenizer is None:
         print("tokens are estimated; count them as the student does with --tokenizer", file=sys.stderr)
@@ -165,7 +160,7 @@ def _finish(
             f"{longest}, and a run must go on after it is full; lower --window_tokens",
             file=sys.stderr,
         )
-    return 1 if rejected and config.on_error == "fail" else 0
+    return status
 
 
 def _report(

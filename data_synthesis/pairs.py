@@ -21,7 +21,13 @@ from tqdm import tqdm
 from condensery.compaction import Compaction, compactions_of
 from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import read_jsonl, read_records, replace_jsonl, write_jsonl
-from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
+from condensery.files.run_directory import (
+    check_same_run,
+    describe_run,
+    open_run_directory,
+    status_of_unused,
+    write_json,
+)
 from condensery.prompt import load_template, template_files
 from condensery.tokens import Tokenizer
 from condensery.trajectory import Cut, Trajectory, trajectories_file
@@ -74,13 +80,10 @@ def main(argv: list[str] | None = None) -> int:
             describe_run(directory, resolved_config(config), inputs, card)
     except (OSError, ValueError) as error:
         fail(PROG, " ".join(str(error).split()))
-    if dropped and not config.dry_run:
-        print(
-            f"{len(dropped)} dropped, why: {config.output_dir / 'rejected.jsonl'}; exit status "
-            f"{int(config.on_error == 'fail')} (--on_error {config.on_error})",
-            file=sys.stderr,
-        )
-    return 1 if dropped and config.on_error == "fail" else 0
+    place = config.output_dir / "rejected.jsonl"
+    if config.dry_run:
+        return int(bool(dropped) and config.on_error == "fail")
+    return status_of_unused(len(dropped), "dropped", place, config.on_error)
 
 
 def runs_in(

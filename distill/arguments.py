@@ -5,10 +5,11 @@ TRL's configs hold the rest; of theirs, those that would change nothing here are
 
 import dataclasses
 import os
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from modeling.preparation import UNUSED, UNUSED_ON_POLICY, RunArguments, unused_settings
+from modeling.preparation import UNUSED, UNUSED_ON_POLICY, RunArguments, common_problems, unused_settings
 from modeling.sharding import is_sharded
 
 # Rows are rendered, masked and checked here, and models loaded here: what TRL would do for that does not run.
@@ -75,6 +76,8 @@ class OnPolicyArguments(StudentArguments):
 
 def parse_sft(argv: list[str] | None, prog: str, description: str) -> tuple[Any, Any, Any]:
     """(ours, TRL's training arguments, the model's) of `condensery sft` and `condensery preflight`."""
+    # About TRL's own defaults, and a name that transformers has only just changed.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     from trl import ModelConfig, SFTConfig
 
     from condensery.files.config import parse_args
@@ -94,7 +97,7 @@ def sft_problems(arguments: SFTArguments, training: Any, model_config: Any) -> l
     problems = unused_settings(UNUSED_IN_SFT, training, model_config)
     if training.completion_only_loss is False:
         problems.append("--completion_only_loss false is not used here: the loss is on the completion alone")
-    problems += pattern_problems(model_config)
+    problems += common_problems(arguments, training, model_config)
     if model_config.load_in_4bit and not model_config.use_peft:
         problems.append("--load_in_4bit needs --use_peft: 4-bit weights do not train, an adapter does")
     if arguments.eval_generate and arguments.eval_file is None:
@@ -107,7 +110,7 @@ def sft_problems(arguments: SFTArguments, training: Any, model_config: Any) -> l
     return problems
 
 
-def on_policy_problems(training: Any, model_config: Any) -> list[str]:
+def on_policy_problems(arguments: Any, training: Any, model_config: Any) -> list[str]:
     """The same for on-policy distillation, and settings with which it would fail late."""
     problems = unused_settings(UNUSED_IN_DISTILLATION, training, model_config)
     if not training.use_vllm:
@@ -126,20 +129,7 @@ def on_policy_problems(training: Any, model_config: Any) -> list[str]:
         value = vars(training)[name]
         if value is None or value <= 0:
             problems.append(f"--{name} is {value}; it must be above 0")
-    problems += pattern_problems(model_config)
-    if model_config.model_name_or_path is None:
-        problems.append("--model_name_or_path is missing: the student, a run of SFT, an export or a base")
+    problems += common_problems(arguments, training, model_config)
     if training.teacher_model_name_or_path is None:
         problems.append("--teacher_model_name_or_path is missing: a model of the student's vocabulary")
     return problems
-
-
-def pattern_problems(model_config: Any) -> list[str]:
-    """TRL makes a single target a pattern, which has to match the whole of a module's name."""
-    target = model_config.lora_target_modules
-    if isinstance(target, str) and target.isidentifier():
-        return [
-            f"--lora_target_modules {target} alone is read as a pattern for whole names and matches "
-            rf"nothing; write '.*\.{target}'"
-        ]
-    return []

@@ -14,7 +14,9 @@ from condensery.facts import contains, split_sentences, values_in
 from condensery.summary import parse_summary
 from modeling.chat_template import IGNORED
 from modeling.generation import Generation, generate_from_ids
+from modeling.progress import say
 
+SHOWN = 400  # characters of a summary
 ROOM = 2  # times the longest reference: what runs on beyond that has not learned to stop
 
 
@@ -52,6 +54,7 @@ class FactRecall(TrainerCallback):
             batch_size=self.trainer.args.per_device_eval_batch_size,
             label="write summaries",
         )
+        say(f"a summary at this point: {answers[0].text[:SHOWN]!r} ({answers[0].finish_reason})")
         scores = [score(tokenizer, row, answer) for row, answer in zip(mine, answers, strict=True)]
         return sum(s[0] for s in scores), sum(s[1] for s in scores), sum(s[2] for s in scores)
 

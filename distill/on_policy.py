@@ -45,7 +45,7 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
     from distill.arguments import on_policy_problems
     from modeling.preparation import Findings, Prepared, check_reporting, plan_run
 
-    prepared, findings = Prepared(), Findings(on_policy_problems(training, model_config))
+    prepared, findings = Prepared(), Findings(on_policy_problems(arguments, training, model_config))
     findings.attempt(check_reporting, training.report_to)
     if None in (model_config.model_name_or_path, training.teacher_model_name_or_path):
         return prepared, findings

@@ -43,9 +43,6 @@ def prepare(arguments: SFTArguments, training: Any, model_config: Any) -> tuple[
     findings.attempt(check_reporting, training.report_to)
     name = model_config.model_name_or_path
     if name is None:
-        findings.problems.append(
-            "--model_name_or_path is missing: a hub name, a folder, smollm2-135m-instruct"
-        )
         return prepared, findings
     prepared.tokenizer = findings.attempt(load_tokenizer, name, model_config.model_revision)
     if prepared.tokenizer is None:
@@ -77,6 +74,9 @@ def render_splits(
         split: findings.attempt(read_pairs, path, arguments.limit) or []
         for split, path in arguments.files.items()
     }
+    if len({path.resolve() for path in arguments.files.values()}) < len(arguments.files):
+        findings.problems.append(f"--eval_file {arguments.eval_file} is the --train_file itself")
+        rows.pop("eval")
     together = [row for of_split in rows.values() for row in of_split]
     checked = check_rows(together, tokenizer, max_length, arguments.thinking)
     checked.problems += leaked_questions(rows["train"], rows.get("eval", []))

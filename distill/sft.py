@@ -12,16 +12,12 @@ from the newest complete checkpoint, with the losses that an uninterrupted run w
 import copy
 import importlib.util
 import sys
-import warnings
 from typing import Any
 
 PROG = "condensery sft"
 
 
 def main(argv: list[str] | None = None) -> int:
-    warnings.filterwarnings(
-        "ignore", category=FutureWarning, module="transformers"
-    )  # about TRL's own defaults
     from distill.arguments import parse_sft
     from distill.preflight import prepare
     from modeling.training_run import run_stage

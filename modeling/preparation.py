@@ -108,6 +108,32 @@ def unused_settings(unused: dict[str, str], *configs: Any) -> list[str]:
     ]
 
 
+def common_problems(arguments: RunArguments, training: Any, model_config: Any) -> list[str]:
+    """What no training run can do without."""
+    problems = pattern_problems(model_config)
+    if model_config.model_name_or_path is None:
+        problems.append("--model_name_or_path is missing: a hub name, a folder, smollm2-135m-instruct")
+    if training.output_dir == "trainer_output":  # where Hugging Face would write, unasked
+        problems.append("--output_dir is missing: a new folder for the run")
+    elif (Path(training.output_dir) / "run.json").exists() and not (arguments.resume or arguments.dry_run):
+        problems.append(
+            f"{training.output_dir} already holds a run; continue it with --resume, choose another "
+            "--output_dir, or remove it"
+        )
+    return problems
+
+
+def pattern_problems(model_config: Any) -> list[str]:
+    """TRL makes a single target a pattern, which has to match the whole of a module's name."""
+    target = model_config.lora_target_modules
+    if isinstance(target, str) and target.isidentifier():
+        return [
+            f"--lora_target_modules {target} alone is read as a pattern for whole names and matches "
+            rf"nothing; write '.*\.{target}'"
+        ]
+    return []
+
+
 def check_reporting(services: list[str]) -> None:
     """Raises ValueError for a service of --report_to that is unknown, or whose package is not installed."""
     from transformers.integrations import get_available_reporting_integrations

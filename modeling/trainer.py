@@ -28,6 +28,7 @@ def watch(trainer: Any, model_config: Any, *callbacks: TrainerCallback) -> Any:
         trainer.add_callback(CheckSharded())
     for callback in (StopWhenNotFinite(), CheckTargetsLearn(targets), ProgressLines(), *callbacks):
         trainer.add_callback(callback)
+    trainer.create_model_card = lambda *args, **options: None  # TRL's names no base; run.json tells all
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     if trainer.args.use_cpu:

@@ -135,7 +135,8 @@ def _describe_start(output_dir: Path, *configs: Any) -> None:
     checkpoint = newest_complete_checkpoint(output_dir)
     if is_resumed:
         where = f"from {checkpoint}" if checkpoint else "from the start: no complete checkpoint"
-        say(f"resuming {where}; {len(removed)} half-written checkpoint(s) removed")
+        gone = f"; {len(removed)} half-written checkpoint(s) removed" if removed else ""
+        say(f"resuming {where}{gone}")
 
 
 def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:

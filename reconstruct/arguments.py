@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from condensery.endpoint import is_url
-from modeling.preparation import UNUSED_ON_POLICY, RunArguments, unused_settings
+from modeling.preparation import UNUSED_ON_POLICY, RunArguments, common_problems, unused_settings
 
 UNUSED_IN_GRPO = UNUSED_ON_POLICY | {
     "reward_weights": "there is one reward; its parts have weights of their own",
@@ -60,8 +60,7 @@ class GRPOArguments(RunArguments):
 def grpo_problems(arguments: GRPOArguments, training: Any, model_config: Any) -> list[str]:
     """Settings that would change nothing, or with which a run would fail late."""
     problems = unused_settings(UNUSED_IN_GRPO, training, model_config)
-    if model_config.model_name_or_path is None:
-        problems.append("--model_name_or_path is missing: a run of SFT, an export or a base")
+    problems += common_problems(arguments, training, model_config)
     if training.max_completion_length is None or training.max_completion_length <= 0:
         problems.append(f"--max_completion_length is {training.max_completion_length}; it must be above 0")
     if training.num_generations < 2:

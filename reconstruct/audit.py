@@ -12,8 +12,9 @@ Verdicts are appended to `verdicts.jsonl` as they come, and `--resume` asks for 
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -23,11 +24,11 @@ from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import JsonlAppender, read_records, write_jsonl
 from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
 from reconstruct.audit_report import VerdictRow, figures_of, to_markdown
-from reconstruct.scores import Reward, lexical_score
+from reconstruct.scores import Quality, Reward, lexical_quality, likelihood_quality, score_of
 from reconstruct.trials import Trial, collect_trials, negative_rows
 
 PROG = "condensery audit-reward"
-RewardName = Literal["lexical", "lexical_guarded"]
+RewardName = Literal["lexical", "lexical_guarded", "likelihood", "likelihood_guarded"]
 Verdicts = dict[tuple[str, str], VerdictRow]  # by reward and compaction
 
 
@@ -41,7 +42,19 @@ class AuditConfig:
     output_dir: Path = field(metadata={"help": "where verdicts and report go"})
     rewards: list[RewardName] = field(
         default_factory=lambda: ["lexical", "lexical_guarded"],
-        metadata={"help": "what is audited: lexical (values alone, as published) and with its guards"},
+        metadata={
+            "help": "what is audited: lexical (values and words, the form as published), likelihood (a "
+            "frozen model scores hidden blocks); guarded: less what is invented, copied or repeated"
+        },
+    )
+    reconstructor: str = field(
+        default="smollm2-135m-instruct", metadata={"help": "the frozen model of the likelihood reward"}
+    )
+    block_tokens: int = field(
+        default=64, metadata={"help": "likelihood: about the length of a hidden block", "minimum": 16}
+    )
+    contrast_weight: float = field(
+        default=0.5, metadata={"help": "likelihood: share of true against wrong values", "minimum": 0}
     )
     max_tokens: int = field(
         default=256, metadata={"help": "budget of a summary: L_max, and what a copy fills", "minimum": 1}
@@ -68,9 +81,30 @@ class AuditConfig:
         return self.path / "trajectories.jsonl"
 
 
-def build_reward(name: RewardName, config: AuditConfig) -> Reward:
+def build_rewards(config: AuditConfig) -> list[Reward]:
     """The one place that knows rewards by name."""
-    return Reward(name, lexical_score(config.max_tokens, guarded=name == "lexical_guarded"))
+    rewards = []
+    for name in config.rewards:
+        quality: Quality = lexical_quality
+        num_calls: Callable[[], int] = lambda: 0  # noqa: E731
+        if name.startswith("likelihood"):
+            quality, num_calls = _likelihood(
+                config.reconstructor, config.block_tokens, config.contrast_weight
+            )
+        score = score_of(quality, config.max_tokens, guarded=name.endswith("_guarded"))
+        rewards.append(Reward(name, score, num_calls))
+    return rewards
+
+
+@cache
+def _likelihood(
+    reconstructor: str, block_tokens: int, contrast_weight: float
+) -> tuple[Quality, Callable[[], int]]:
+    """Loaded once, for the rewards with and without guards."""
+    from reconstruct.likelihood import load_reconstructor
+
+    model = load_reconstructor(reconstructor)
+    return likelihood_quality(model, block_tokens, contrast_weight), lambda: model.num_forwards
 
 
 def ask_all(rewards: list[Reward], trials: list[Trial], path: Path) -> Verdicts:
@@ -129,8 +163,7 @@ def run_audit(
     config: AuditConfig, directory: Path, trials: list[Trial], unused: dict[str, dict[str, int]]
 ) -> str:
     """Ask, and write report.json and report.md; returns the report's text."""
-    rewards = [build_reward(name, config) for name in config.rewards]
-    verdicts = ask_all(rewards, trials, directory / "verdicts.jsonl")
+    verdicts = ask_all(build_rewards(config), trials, directory / "verdicts.jsonl")
     report = {
         "rewards": {
             name: figures_of([row for (reward, _), row in verdicts.items() if reward == name])

@@ -34,14 +34,21 @@ MAX_PENALTY = 2.0  # the range of Q, precision + recall: full of any of these, a
 
 
 def guard_penalty(summary: str, compaction: Compaction) -> float:
-    """What to take off a reward whose Q lies in [0, 2]; 0 for an honest summary."""
+    """What to take off a quality in [0, 2]; 0 for an honest summary."""
     summary, history = unescape(summary), unescape(render_history(compaction.expired))
     shares = [
         unsupported_share(summary, compaction),
-        excess(copy_rate(summary, history), TOLERATED_COPY),
+        copied_share(summary, history),
         excess(repetition_rate(summary), TOLERATED_REPETITION),
     ]
     return MAX_PENALTY * min(1.0, sum(shares))
+
+
+def copied_share(summary: str, history: str) -> float:
+    """How far a summary is a copy, in the measure of its length: a few sentences that were taken over are a
+    summary, half of a history is none."""
+    length = len(words_of(summary)) / max(1, len(words_of(history)))
+    return excess(copy_rate(summary, history), TOLERATED_COPY) * min(1.0, 2 * length)
 
 
 def excess(rate: float, tolerated: float) -> float:

@@ -22,7 +22,13 @@ from tqdm import tqdm
 
 from condensery.files.config import fail, parse_args, resolved_config
 from condensery.files.jsonl import read_records, replace_jsonl, scan_jsonl, write_jsonl
-from condensery.files.run_directory import check_same_run, describe_run, open_run_directory, write_json
+from condensery.files.run_directory import (
+    check_same_run,
+    describe_run,
+    open_run_directory,
+    status_of_unused,
+    write_json,
+)
 from condensery.tokens import Tokenizer, count_tokens
 from condensery.trajectory import Trajectory, trajectories_file
 from reconstruct.building import build_instance
@@ -57,13 +63,10 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         fail(PROG, " ".join(str(error).split()))
     rejected = [piece for piece in unused if piece.reason not in EXPECTED]
-    if rejected and not config.dry_run:
-        print(
-            f"{len(rejected)} rejected, why: {config.output_dir / 'rejected.jsonl'}; exit status "
-            f"{int(config.on_error == 'fail')} (--on_error {config.on_error})",
-            file=sys.stderr,
-        )
-    return 1 if rejected and config.on_error == "fail" else 0
+    place = config.output_dir / "rejected.jsonl"
+    if config.dry_run:
+        return int(bool(rejected) and config.on_error == "fail")
+    return status_of_unused(len(rejected), "rejected", place, config.on_error)
 
 
 def write_instances(

@@ -28,12 +28,13 @@ from reconstruct.instance import Instance
 Scored = tuple[float, int]  # log-probability of a text, and its tokens
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reconstructor:
     """A frozen model with TRL's fused head, and its tokenizer."""
 
     model: Any
     tokenizer: PreTrainedTokenizerBase
+    num_forwards: int = 0
 
 
 def load_reconstructor(name_or_path: str, dtype: str = "auto", revision: str | None = None) -> Reconstructor:
@@ -129,6 +130,7 @@ def score_members(
     for number, of_row in enumerate(spans):
         for start, end in of_row:
             counted[number, start:end] = 1
+    reconstructor.num_forwards += 1
     with torch.no_grad():
         logprobs, _ = group_logprobs(reconstructor.model, torch.tensor(prefix, device=device), ids, counted)
     return [

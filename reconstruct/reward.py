@@ -48,14 +48,18 @@ def reward(
     max_tokens: int,
     length_weight: float,
     quality_floor: float | None = None,
+    penalty: float = 0.0,
 ) -> float | None:
     """R = Q - lambda |S| / L_max, `max_tokens` being L_max, the summary's budget, and `length_weight` lambda.
 
+    A `penalty` (`guards.py`) lowers Q, to 0 at least: an invention is worth no less than an answer that
+    cannot be read, or a policy would learn to give those.
     With a `quality_floor` shortness pays only from that quality on: below it every summary bears the whole
     term, as if it filled its budget. (Were it spared the term, a summary would gain by getting worse.)
     """
     if not is_present(quality):
         return None
+    quality = max(0.0, quality - penalty)
     is_good = quality_floor is None or quality >= quality_floor
     return quality - length_weight * (num_summary_tokens / max_tokens if is_good else 1.0)
 

@@ -82,12 +82,14 @@ class ReconstructionReward:
     ) -> Parts | None:
         """R = Q - lambda |S| / L_max, less what the guards take off."""
         arguments = self.arguments
-        quality = None if parts is None else parts["quality"]
-        total = reward(quality, num_tokens, self.max_tokens, arguments.length_weight, arguments.quality_floor)
-        if parts is None or total is None:
+        if parts is None:
             return None
         penalty = guard_penalty(summary, instance.compaction) if summary and arguments.guards else 0.0
-        parts |= {"total": total - penalty, "penalty": penalty, "parsed": float(summary is not None)}
+        lengths = (num_tokens, self.max_tokens, arguments.length_weight)
+        total = reward(parts["quality"], *lengths, arguments.quality_floor, penalty)
+        if total is None:  # a quality that is no number
+            return None
+        parts |= {"total": total, "penalty": penalty, "parsed": float(summary is not None)}
         if summary is not None:
             parts["unsupported"] = unsupported_share(summary, instance.compaction)
             parts["copied"] = copy_rate(summary, "\n".join(block.text for block in instance.blocks))

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import difflib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -23,8 +24,27 @@ class Field:
     required: bool
 
 
+# Of Hugging Face's fields, those that almost every run sets: --help lists them with ours.
+COMMON = {
+    *("output_dir", "model_name_or_path", "teacher_model_name_or_path", "max_length"),
+    *("max_completion_length", "num_generations", "per_device_train_batch_size", "num_train_epochs"),
+    *("max_steps", "learning_rate", "use_peft", "lora_target_modules", "lora_target_parameters"),
+    *("gradient_checkpointing", "bf16", "dtype", "eval_strategy", "save_steps", "report_to", "seed"),
+}
+
+
 class OneLineParser(argparse.ArgumentParser):
     """argparse whose errors are one line: a usage of 200 fields would hide the message."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """A flag that is unknown is answered with the nearest one."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            close = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
+            advice = f"; did you mean {close[0]}?" if close else "; --help lists them"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
+        return found
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
@@ -42,9 +62,7 @@ def build_parser(
     foreign = [cls.__name__ for cls in config_classes if cls.__module__.split(".")[0] in FOREIGN_PACKAGES]
     epilog = [f"example:\n  {example}"] if example else []
     if foreign and not show_all:
-        epilog.append(
-            f"The fields of {', '.join(foreign)} work too, e.g. --learning_rate 1e-5; --help_all lists them."
-        )
+        epilog.append(f"All fields of {', '.join(foreign)} work, with - or _; --help_all lists them.")
     parser = OneLineParser(
         prog=prog,
         description=description,
@@ -60,7 +78,7 @@ def build_parser(
             "--help_all", action="help", help="also list the fields of Hugging Face's classes"
         )
     for field in fields.values():
-        _add_argument(parser, field, visible=field.ours or show_all)
+        _add_argument(parser, field, visible=field.ours or show_all or field.name in COMMON)
     return parser
 
 

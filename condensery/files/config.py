@@ -9,7 +9,7 @@ Every complaint is one line on stderr and exit status 2. A field with `metadata=
 by place.
 
 Nothing heavy is imported here: stages without a model use it too. Fields of Hugging Face's dataclasses work
-like ours but stay out of `--help`; `--help_all` lists them.
+like ours but all except the commonest stay out of `--help`; `--help_all` lists them.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ def parse_args(
         values[name] = _convert(
             parser, f"{option_name(fields[name])}: ", field_types.convert_text, text, fields[name]
         )
-    instances = tuple(_fill(parser, each, values) for each in config_classes)
+    instances = tuple(_fill(parser, each, values, fields) for each in config_classes)
     return instances[0] if len(instances) == 1 else instances
 
 
@@ -174,14 +174,17 @@ def _convert(parser: OneLineParser, place: str, convert: Any, value: Any, field:
     return converted
 
 
-def _fill(parser: OneLineParser, config_class: type[Any], values: dict[str, Any]) -> Any:
+def _fill(
+    parser: OneLineParser, config_class: type[Any], values: dict[str, Any], fields: dict[str, Field]
+) -> Any:
     names = {field.name: field for field in dataclasses.fields(config_class) if field.init}
     # An empty list of inputs is none.
     missing = [
         name for name, field in names.items() if _is_required(field) and values.get(name) in (None, [])
     ]
     if missing:
-        parser.error(f"missing: {', '.join(missing)} (on the command line or in --config; see --help)")
+        wanted = ", ".join(option_name(fields[name]) for name in missing)
+        parser.error(f"missing: {wanted} (on the command line or in --config; see --help)")
     try:
         return config_class(**{name: values[name] for name in names if name in values})
     except (

@@ -112,3 +112,13 @@ def git_commit() -> str | None:
 def versions() -> dict[str, str]:
     installed = {dist.metadata["Name"].lower(): dist.version for dist in importlib.metadata.distributions()}
     return {name: installed[name] for name in PACKAGES if name in installed}
+
+
+def status_of_unused(num_unused: int, word: str, path: Path, on_error: str) -> int:
+    """Says where the rows that were not used stand; the exit status of a command that has some."""
+    if not num_unused:
+        return 0
+    status = int(on_error == "fail")
+    advice = "" if status == 0 else "; with --on_error skip it is 0"
+    print(f"{num_unused} {word}, why: {path}; exit status {status}{advice}", file=sys.stderr)
+    return status

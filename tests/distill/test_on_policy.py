@@ -211,15 +211,19 @@ def test_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checked alone: accelerate reads the variable as well, when Hugging Face's arguments are made."""
     from trl import DistillationConfig, ModelConfig
 
+    arguments = OnPolicyArguments(Path("train.jsonl"))
     training = DistillationConfig(use_cpu=True, bf16=False)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    assert any("zero_stage 3" in problem for problem in on_policy_problems(training, ModelConfig()))
+    assert any(
+        "zero_stage 3" in problem for problem in on_policy_problems(arguments, training, ModelConfig())
+    )
 
 
 def test_a_row_in_both_files_is_refused(
     words: Words, pairs_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "duplicate_id" in refusal(on_policy.main, words("--eval_file", str(pairs_file)), capsys)
+    message = refusal(on_policy.main, words("--eval_file", str(pairs_file)), capsys)
+    assert f"--eval_file {pairs_file} is the --train_file itself" in message
 
 
 def test_dry_run_writes_nothing_and_says_which_rows_fill_no_batch(

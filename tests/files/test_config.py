@@ -86,10 +86,14 @@ def test_bad_yaml_is_one_line_with_place_and_fix(
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        (["a"], "missing: output_dir"),
-        (["--output_dir", "out"], "missing: paths"),
-        (["a", "--output_dir", "out", "--windows", "3"], "unrecognized arguments: --windows"),
+        (["a"], "missing: --output_dir"),
+        (["--output_dir", "out"], "missing: PATHS"),
+        (
+            ["a", "--output_dir", "out", "--windows", "3"],
+            "--windows 3; did you mean --window?",
+        ),
         (["a", "--output_dir", "out", "--window", "many"], '--window: expected a whole number, got "many"'),
+        (["a", "--output_dir", "out", "--xyz"], "unrecognized arguments: --xyz; --help lists them"),
         (["a", "--config", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
