@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from modeling.preparation import UNUSED, UNUSED_ON_POLICY, RunArguments, common_problems, unused_settings
+from modeling.settings import UNUSED, UNUSED_ON_POLICY, RunArguments, common_problems, unused_settings
 from modeling.sharding import is_sharded
 
 # Rows are rendered, masked and checked here, and models loaded here: what TRL would do for that does not run.
@@ -35,6 +35,8 @@ UNUSED_IN_DISTILLATION = UNUSED_ON_POLICY | {
     "length_column_name": KEPT_ORDER,
     "dataloader_drop_last": "a step's batch is always whole",
 }
+
+EVALUATED = ("loss", "mean_token_accuracy", "entropy", "fact_recall", "parsed")
 
 
 @dataclass
@@ -102,6 +104,11 @@ def sft_problems(arguments: SFTArguments, training: Any, model_config: Any) -> l
         problems.append("--load_in_4bit needs --use_peft: 4-bit weights do not train, an adapter does")
     if arguments.eval_generate and arguments.eval_file is None:
         problems.append("--eval_generate needs --eval_file: held-out rows to write summaries for")
+    best = str(training.metric_for_best_model or "loss").removeprefix("eval_")
+    if best in ("fact_recall", "parsed") and not arguments.eval_generate:
+        problems.append(f"--metric_for_best_model {best} needs --eval_generate")
+    elif best not in EVALUATED:
+        problems.append(f"--metric_for_best_model {best} is not measured; take {', '.join(EVALUATED)}")
     if arguments.eval_generate and is_sharded(training):
         problems.append(
             "--eval_generate is not used where weights are sharded (FSDP, DeepSpeed): leave it out, and run "

@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
 def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
     """(Prepared, Findings): everything checked, prompts rendered, the accumulation set in `training`."""
     from distill.arguments import on_policy_problems
-    from modeling.preparation import Findings, Prepared, check_reporting, plan_run
+    from modeling.preparation import Findings, Prepared, plan_run
+    from modeling.settings import check_reporting
 
     prepared, findings = Prepared(), Findings(on_policy_problems(arguments, training, model_config))
     findings.attempt(check_reporting, training.report_to)

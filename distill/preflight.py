@@ -13,7 +13,8 @@ from typing import Any
 from condensery.files.jsonl import BadLine
 from distill.arguments import SFTArguments, StudentArguments, parse_sft, sft_problems
 from modeling.chat_template import RenderedPair
-from modeling.preparation import Findings, Prepared, check_reporting, plan_run
+from modeling.preparation import Findings, Prepared, plan_run
+from modeling.settings import check_reporting
 
 PROG = "condensery preflight"
 

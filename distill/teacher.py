@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
-from modeling.loading import base_of, resolve_model
+from modeling.loading import base_of, load_config, resolve_model
 
 
 def check_same_vocabulary(
@@ -43,7 +43,7 @@ def config_of(name_or_path: str, revision: str | None = None) -> Any:
     place = resolve_model(name_or_path)
     if (Path(place) / "adapter_config.json").is_file():
         return config_of(base_of(place))
-    return AutoConfig.from_pretrained(place, revision=revision)
+    return load_config(name_or_path, revision)
 
 
 def num_bytes(config: Any) -> int:

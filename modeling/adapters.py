@@ -34,6 +34,13 @@ def check_targets_trainable(model: nn.Module, targets: list[str]) -> None:
         )
 
 
+def check_saved_modules(model: nn.Module, names: list[str]) -> None:
+    """Raises ValueError for a module that was to be trained whole, and is not there: PEFT says nothing."""
+    ends = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    if unknown := sorted(set(names) - ends):
+        raise ValueError(f"--lora_modules_to_save {', '.join(unknown)} match nothing in this model")
+
+
 class CheckTargetsLearn(TrainerCallback):
     """Stops at the first optimizer step if a requested target gets no gradient."""
 

@@ -60,6 +60,10 @@ def plan_batches(
             f"global_batch_size {global_batch_size} is not a multiple of {per_device} per device x "
             f"{num_processes} process(es) = {together}; {advice}"
         )
+    if len(lengths) < global_batch_size:
+        raise ValueError(
+            f"{len(lengths)} rows are fewer than global_batch_size {global_batch_size}; lower it"
+        )
     steps_per_epoch = -(-len(lengths) // global_batch_size)
     num_steps = max_steps if max_steps > 0 else int(-(-num_epochs * steps_per_epoch // 1))
     if num_steps < 1:

@@ -29,7 +29,9 @@ SWITCHES: dict[Thinking, tuple[bool | None, ...]] = {
 class ChatTemplateError(ValueError):
     """The chat template does not allow to supervise this row; `reason` says why, in a word."""
 
-    def __init__(self, reason: Literal["prefix", "stop_token", "mask", "thinking"], detail: str) -> None:
+    def __init__(
+        self, reason: Literal["content", "prefix", "stop_token", "mask", "thinking"], detail: str
+    ) -> None:
         super().__init__(detail)
         self.reason = reason
 
@@ -122,7 +124,14 @@ def render_pair(
 def _check_continues(
     tokenizer: PreTrainedTokenizerBase, prompt: Chat, answer: str, before: str, switch: bool | None
 ) -> None:
-    """The template itself, given the answer, must write it behind the prompt, then the stop token."""
+    """The template itself must write all messages, the answer behind them, then the stop token."""
+    for number, message in enumerate(prompt, start=1):
+        if message["content"].strip() not in before:
+            raise ChatTemplateError(
+                "content",
+                f"the chat template of {tokenizer.name_or_path} drops or changes message {number}, of the "
+                f"role {message['role']}",
+            )
     turn = {"role": "assistant", "content": answer}
     whole = render_text(tokenizer, [*prompt, turn], switch, add_generation_prompt=False)
     start = OPENED.sub("", before)

@@ -44,9 +44,15 @@ def _step(folder: Path) -> int:
 def _is_complete(folder: Path) -> bool:
     state = folder / "trainer_state.json"
     try:
-        return json.loads(state.read_text())["global_step"] == _step(folder)
-    except (OSError, ValueError):
+        return bool(json.loads(state.read_text())["global_step"] == _step(folder))
+    except (OSError, ValueError, TypeError, LookupError):
         return False
+
+
+def damaged(checkpoint: Path | None, error: Exception) -> str:
+    """What to say of a checkpoint that was written to its end, and is broken now."""
+    reason = str(error).splitlines()[0]
+    return f"{checkpoint} is damaged ({reason}); remove it, and --resume goes on from the one before"
 
 
 LESS_STEEP = "lower --learning_rate, or train with --dtype float32"
@@ -58,9 +64,11 @@ def disk_errors(output_dir: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
+        checkpoint = newest_complete_checkpoint(output_dir)
+        if "PytorchStreamReader" in str(error):
+            raise ValueError(damaged(checkpoint, error)) from error
         if isinstance(error, RuntimeError) and "inline_container" not in str(error):
             raise
-        checkpoint = newest_complete_checkpoint(output_dir)
         kept = f"{checkpoint} is whole" if checkpoint else "there is no checkpoint yet"
         reason = str(error).splitlines()[0]
         raise ValueError(

@@ -8,6 +8,7 @@ model of 98 MB that needs no hub. It is unpacked once into an ordinary model fol
 import importlib.metadata
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GgufConfig,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -61,7 +64,25 @@ def load_model(
     }
     if (Path(place) / "adapter_config.json").is_file():
         return _load_adapter(place, base or base_of(place), options)
-    return _from_pretrained(AutoModelForCausalLM, place, revision, **options).eval()
+    model, info = _from_pretrained(AutoModelForCausalLM, place, revision, output_loading_info=True, **options)
+    _check_whole(name_or_path, info)
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def load_config(name_or_path: str, revision: str | None = None) -> PretrainedConfig:
+    """The model's config; ValueError where it cannot be had."""
+    return _from_pretrained(AutoConfig, resolve_model(name_or_path), revision)  # type: ignore[no-any-return]
+
+
+def _check_whole(name_or_path: str, info: dict[str, Any]) -> None:
+    """Raises ValueError where weights are missing, which transformers makes up, or layers are left out."""
+    left_out = sorted(name for name in info["unexpected_keys"] if re.match(r"model\.layers\.\d+\.", name))
+    for what, names in (("are missing", sorted(info["missing_keys"])), ("have no place", left_out)):
+        if names:
+            raise ValueError(
+                f"{name_or_path}: {len(names)} weights {what}, such as {names[0]}; its config.json describes "
+                "another model, or the folder was not copied whole"
+            )
 
 
 def _load_adapter(place: str, base: str, options: dict[str, Any]) -> PreTrainedModel:
@@ -157,6 +178,10 @@ def load_tokenizer(name_or_path: str, revision: str | None = None) -> PreTrained
             f"{name_or_path} has no chat template; use an instruction-tuned model, or save a "
             "chat_template.jinja beside its tokenizer"
         )
+    try:
+        tokenizer.apply_chat_template([{"role": "user", "content": "Hello"}], tokenize=False)
+    except Exception as error:  # a template is a program
+        raise ValueError(f"the chat template of {name_or_path} fails: {_first_line(error)}") from error
     return tokenizer
 
 
@@ -173,7 +198,7 @@ def resolve_model(name_or_path: str) -> str:
 def _from_pretrained(auto_class: Any, place: str, revision: str | None, **kwargs: Any) -> Any:
     try:
         return auto_class.from_pretrained(place, revision=revision, **kwargs)
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
+    except Exception as error:  # a damaged file makes anything of the code that reads it
         raise ValueError(
             f"cannot load {place}: {_first_line(error)} (a hub name, a folder, or {PACKAGED_MODEL!r} with "
             f"the package {PACKAGE})"

@@ -7,18 +7,16 @@ from typing import Any
 
 import psutil
 import torch
-from transformers import AutoConfig
 from trl import get_peft_config
 
-from modeling.loading import resolve_model
+from modeling.loading import load_config
 from modeling.memory_plan import GIB, MemoryPlan, plan_memory
 from modeling.sharding import is_sharded
 
 
 def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPlan:
     """The plan for one process. Raises ValueError where the device has less than it needs."""
-    place = resolve_model(model_config.model_name_or_path)
-    config = AutoConfig.from_pretrained(place, revision=model_config.model_revision)
+    config: Any = load_config(model_config.model_name_or_path, model_config.model_revision)
     named = model_config.dtype
     on_gpu = torch.cuda.is_available() and not training.use_cpu
     plan = plan_memory(

@@ -12,7 +12,8 @@ Row = tuple[str, dict | BadLine]  # (file:line, the row or what is wrong with th
 def read_pairs(path: Path, limit: int | None = None) -> list[Row]:
     """All lines of a pairs file. Raises ValueError where it is missing or empty."""
     if not path.is_file():
-        raise ValueError(f"no pairs file {path}; `condensery pairs` writes them")
+        what = f"{path} is no file" if path.exists() else f"no pairs file {path}"
+        raise ValueError(f"{what}; `condensery pairs` writes pairs")
     rows: list[Row] = [(f"{path}:{line}", row) for line, row in islice(scan_jsonl(path), limit)]
     if not rows:
         raise ValueError(f"{path} holds no rows")

@@ -4,12 +4,12 @@ A row that does not fit is never cut, dropped or repaired here: a target cut awa
 "succeeds".
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import jinja2
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
@@ -19,6 +19,7 @@ from condensery.summary import parse_summary
 from condensery.thinking import Thinking
 from modeling.chat_template import ChatTemplateError, RenderedPair, render_pair
 
+THINK_TAG = re.compile(r"</?think>")
 ROLES = ("system", "user", "assistant")
 Reason = Literal[
     "unreadable",  # a line that is no JSON object in UTF-8
@@ -30,6 +31,7 @@ Reason = Literal[
     "empty_completion",
     "not_a_summary",  # the completion is none that the serving parser would accept
     "control_token",  # content holds a token that steers the chat format
+    "content",  # the chat template drops or changes a message
     "prefix",  # the chat template renders the prompt differently when an answer follows
     "stop_token",  # the chat template does not end a turn with the stop token
     "mask",  # the supervised part would not be exactly the completion
@@ -93,7 +95,7 @@ def check_rows(
         problems = _unreadable(row)
         if isinstance(row, dict) and not problems:
             problems = _row_problems(row, tokenizer)
-            if (name := str(row.get("id", place))) in seen:
+            if (name := str(row.get("id") or place)) in seen:
                 problems.append(("duplicate_id", f"{name!r} stands at {seen[name]}, too"))
             seen.setdefault(name, place)
             if row["prompt_template"] != usual:
@@ -130,11 +132,20 @@ def _unreadable(row: dict | BadLine) -> list[tuple[Reason, str]]:
         return [("shape", "a message holds half a character (a lone surrogate)")]
     if [turn.get("role") for turn in completion] != ["assistant"]:
         return [("shape", "the completion must be one assistant message")]
-    if not isinstance(row.get("reasoning") or "", str) or "</think>" in (row.get("reasoning") or ""):
-        return [("shape", "reasoning must be a text without </think>")]
+    if wrong_thought := _wrong_thought(row.get("reasoning") or "", completion[0]["content"]):
+        return [("shape", wrong_thought)]
     if not completion[0]["content"].strip():
         return [("empty_completion", "nothing to learn")]
     return []
+
+
+def _wrong_thought(reasoning: object, answer: str) -> str | None:
+    """A thought stands in a field of its own, and its tags are the chat template's."""
+    if not isinstance(reasoning, str) or THINK_TAG.search(reasoning) or LONE_SURROGATE.search(reasoning):
+        return "reasoning must be a text without <think>, </think> and halves of characters"
+    if THINK_TAG.search(answer):
+        return "the completion holds a thought; it belongs into the field reasoning"
+    return None
 
 
 def _wrong_role(prompt: list[dict]) -> tuple[Reason, str] | None:
@@ -180,7 +191,7 @@ def _render(
         pair = render_pair(tokenizer, row["prompt"], row["completion"], thinking, reasoning)
     except ChatTemplateError as error:
         return None, [(error.reason, str(error))]
-    except jinja2.TemplateError as error:  # some templates raise on orders of roles they do not know
+    except Exception as error:  # a template is a program; some raise on orders of roles they do not know
         return None, [("shape", f"the chat template refuses it: {error}")]
     if max_length is not None and len(pair.input_ids) > max_length:
         detail = f"{len(pair.input_ids)} tokens, at most {max_length} (--max_length)"

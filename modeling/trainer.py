@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
-from modeling.adapters import CheckTargetsLearn, check_targets_trainable
-from modeling.checkpoints import StopWhenNotFinite
+from modeling.adapters import CheckTargetsLearn, check_saved_modules, check_targets_trainable
+from modeling.checkpoints import StopWhenNotFinite, check_finite
 from modeling.progress import ProgressLines, say
 from modeling.sharding import CheckSharded
 from modeling.trainable import describe_trainable
@@ -22,7 +22,9 @@ def watch(trainer: Any, model_config: Any, *callbacks: TrainerCallback) -> Any:
         # The name, not this machine's folder: the adapter may be merged elsewhere.
         model.peft_config["default"].base_model_name_or_path = model_config.model_name_or_path
         targets = model_config.lora_target_parameters or []
+        check_saved_modules(model, model_config.lora_modules_to_save or [])
     check_targets_trainable(model, targets)
+    check_start(model, model_config.model_name_or_path)
     say(describe_trainable(model))
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         trainer.add_callback(CheckSharded())
@@ -34,6 +36,15 @@ def watch(trainer: Any, model_config: Any, *callbacks: TrainerCallback) -> Any:
     if trainer.args.use_cpu:
         warn_of_idle_cores(trainer.args.world_size)
     return trainer
+
+
+def check_start(model: Any, name: str) -> None:
+    """Raises ValueError for weights that are broken before the first step."""
+    try:
+        check_finite(model)
+    except ValueError as error:
+        reason = str(error).partition(";")[0]
+        raise ValueError(f"{name} cannot be trained: {reason}") from error
 
 
 def warn_of_idle_cores(num_processes: int) -> None:

@@ -25,10 +25,12 @@ from condensery.files.run_directory import (
 from modeling.checkpoints import (
     LESS_STEEP,
     check_finite,
+    damaged,
     disk_errors,
     newest_complete_checkpoint,
     remove_torn_checkpoints,
 )
+from modeling.loading import check_weights
 from modeling.memory import peak_memory, return_freed_memory
 from modeling.memory_plan import GIB
 from modeling.preparation import Findings, Prepared
@@ -38,7 +40,14 @@ from modeling.progress import quiet_unless_terminal, say
 MAY_DIFFER = {
     *("resume", "output_dir", "logging_steps", "save_steps", "save_total_limit", "disable_tqdm", "report_to"),
     *("dataloader_pin_memory", "dry_run"),
-    *("eval_steps", "eval_strategy", "eval_generate", "do_eval", "save_strategy"),
+    *(
+        "per_device_eval_batch_size",
+        "eval_steps",
+        "eval_strategy",
+        "eval_generate",
+        "do_eval",
+        "save_strategy",
+    ),
 }
 # What follows from the batch that was asked for and the number of processes.
 DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"}
@@ -72,10 +81,10 @@ def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs:
     """
     arguments, training, _ = configs
     output_dir = open_run_directory(training.output_dir, resume=arguments.resume)
+    check_resume(output_dir, *configs)
     if _read_run(output_dir).get("counts", {}).get("finished"):
         say(f"{output_dir} is finished; nothing to resume")
         return
-    check_resume(output_dir, *configs)
     if training.use_cpu and training.gradient_checkpointing:  # memory counts for more than time
         return_freed_memory()
     try:
@@ -88,6 +97,7 @@ def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs:
         if "probability tensor contains" in str(error):  # torch, sampling from weights that are none
             raise ValueError(f"the weights are not finite any more; {LESS_STEEP}") from error
         raise
+    save_student(trainer, output_dir)
     if "eval" in datasets and training.eval_strategy == "no":  # a file that is given is looked at
         trainer.evaluate()
     finish_run(trainer, output_dir, datasets)
@@ -101,6 +111,8 @@ def check_resume(output_dir: Path, *configs: Any) -> None:
         return
     config, inputs = _described(*configs)
     before = earlier["config"]
+    if "train_file" not in before:
+        raise ValueError(f"{output_dir} holds a run of {earlier.get('command')}; choose another --output_dir")
     changed = [
         f"{key}: {before.get(key)} -> {config.get(key)}"
         for key in sorted((before.keys() | config.keys()) - MAY_DIFFER)
@@ -157,15 +169,23 @@ def student_weights(training: Any, model_config: Any) -> tuple[str, str | None]:
     """
     checkpoint = newest_complete_checkpoint(Path(training.output_dir))
     if checkpoint and (checkpoint / "config.json").is_file():
+        try:
+            check_weights(str(checkpoint))
+        except ValueError as error:
+            raise ValueError(damaged(checkpoint, error)) from error
         return str(checkpoint), None
     return model_config.model_name_or_path, model_config.model_revision
 
 
-def finish_run(trainer: Any, output_dir: Path, datasets: dict[str, Any]) -> None:
-    """Check the weights, save the student, mark the run finished. Every process takes part."""
+def save_student(trainer: Any, output_dir: Path) -> None:
+    """Check the weights and save them. Every process takes part."""
     check_finite(trainer.model)
     with disk_errors(output_dir):
         trainer.save_model(str(output_dir))
+
+
+def finish_run(trainer: Any, output_dir: Path, datasets: dict[str, Any]) -> None:
+    """Mark the run finished, by its first process."""
     if not trainer.is_world_process_zero():
         return
     history = trainer.state.log_history

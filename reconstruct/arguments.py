@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from condensery.endpoint import is_url
-from modeling.preparation import UNUSED_ON_POLICY, RunArguments, common_problems, unused_settings
+from modeling.settings import UNUSED_ON_POLICY, RunArguments, common_problems, unused_settings
 
 UNUSED_IN_GRPO = UNUSED_ON_POLICY | {
     "reward_weights": "there is one reward; its parts have weights of their own",

@@ -41,7 +41,8 @@ def main(argv: list[str] | None = None) -> int:
 def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
     """(Prepared, Findings): everything checked, prompts rendered, the batch set in `training`."""
     from modeling.loading import check_weights, load_tokenizer
-    from modeling.preparation import Findings, Prepared, check_reporting, plan_run
+    from modeling.preparation import Findings, Prepared, plan_run
+    from modeling.settings import check_reporting
     from reconstruct.arguments import grpo_problems
 
     prepared, findings = Prepared(), Findings(grpo_problems(arguments, training, model_config))

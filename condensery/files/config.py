@@ -187,8 +187,6 @@ def _fill(
         parser.error(f"missing: {wanted} (on the command line or in --config; see --help)")
     try:
         return config_class(**{name: values[name] for name in names if name in values})
-    except (
-        ValueError,
-        ImportError,
-    ) as error:  # ImportError: a Hugging Face field that needs an absent package
+    # Of Hugging Face's: a field that needs an absent package, or names a file that is not there.
+    except (ValueError, ImportError, OSError) as error:
         parser.error(str(error))

@@ -63,7 +63,9 @@ def read_run(path: Path) -> dict:
         run = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged; choose another --output_dir, or remove it: {error}") from error
-    if not isinstance(run, dict) or not {"config", "inputs", "counts"} <= run.keys():
+    if not isinstance(run, dict) or any(
+        not isinstance(run.get(name), dict) for name in ("config", "inputs", "counts")
+    ):
         raise ValueError(f"{path} describes no run; choose another --output_dir, or remove it")
     return run
 

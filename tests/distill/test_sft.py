@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from distill import sft
 from tests.distill.tiny_runs import losses, refusal
@@ -237,7 +237,13 @@ def test_resume_with_other_settings_is_refused(
         # These are refused by libraries, the last ones when the first step is near.
         (["--use_liger_kernel"], "liger-kernel"),
         (["--optim", "adamw_bnb_8bit"], "bitsandbytes"),
-        (["--learning_rate", "-1"], "Invalid learning rate"),
+        (["--learning_rate", "-1"], "--learning_rate is -1; it must be above 0"),
+        (["--lr_scheduler_type", "warmup_stable_decay"], "set --lr_scheduler_kwargs"),
+        (["--warmup_steps", "1000"], "more than the 2 steps"),
+        (["--global_batch_size", "16"], "12 rows are fewer than global_batch_size 16"),
+        (["--metric_for_best_model", "nothere"], "nothere is not measured"),
+        (["--metric_for_best_model", "fact_recall"], "needs --eval_generate"),
+        (["--use_peft", "--lora_modules_to_save", "bogus"], "bogus match nothing"),
         (["--lr_scheduler_type", "cosine_with_min_lr"], "min_lr"),
         (["--train_file", "nowhere.jsonl"], "no pairs file nowhere.jsonl"),
         (["--gradient_accumulation_steps", "4"], "follows from --global_batch_size"),
@@ -365,3 +371,63 @@ def test_a_frozen_router_stays_as_it_was(
     after = load_file(tmp_path / "run" / "model.safetensors")
     same = {name for name in before if torch.equal(before[name], after[name])}
     assert {name for name in before if "mlp.gate.weight" in name} <= same and len(same) < len(before) / 2
+
+
+def test_a_broken_base_is_named_before_the_first_step(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NaN in the weights; a window shorter than the rows; a token without an embedding."""
+    weights = load_file(tiny_llama / "model.safetensors")
+    weights["model.norm.weight"] = weights["model.norm.weight"] * float("nan")
+    config = json.loads((tiny_llama / "config.json").read_text())
+    for name, changes, complaint in (
+        ("nan", {}, "cannot be trained: 1 parameters are not finite"),
+        ("window", {"max_position_embeddings": 32}, "the window of"),
+        ("vocabulary", {"vocab_size": 40000}, "its model 40000 embeddings"),
+    ):
+        folder = shutil.copytree(tiny_llama, tmp_path / name)
+        if name == "nan":
+            save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(config | changes))
+        words = sft_words("smollm2_cpu.yaml", folder, pairs_file, tmp_path / "run")
+        assert complaint in refusal(sft.main, words, capsys)
+        assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "model.safetensors", "trainer_state.json"])
+def test_a_checkpoint_that_is_damaged_later_is_named(
+    file: str,
+    sft_words: Words,
+    tiny_llama: Path,
+    pairs_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """But for its last file: without that it counts as half-written, and the one before is taken."""
+    run = tmp_path / "run"
+    more = ["--max_steps", "3", "--save_steps", "1", "--save_total_limit", "3"]
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, run, *more)
+    assert sft.main(words) == 0
+    (run / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"counts": {}}))
+    shutil.rmtree(run / "checkpoint-3")
+    broken = run / "checkpoint-2" / file
+    broken.write_bytes(
+        b"[]" if file == "trainer_state.json" else broken.read_bytes()[: -broken.stat().st_size // 2]
+    )
+    if file != "trainer_state.json":
+        assert "checkpoint-2 is damaged" in refusal(sft.main, [*words, "--resume"], capsys)
+        shutil.rmtree(run / "checkpoint-2")
+    assert sft.main([*words, "--resume"]) == 0
+
+
+def test_a_finished_run_takes_no_other_settings(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run")
+    assert sft.main(words) == 0 and sft.main([*words, "--resume"]) == 0
+    message = refusal(sft.main, [*words, "--resume", "--max_steps", "9"], capsys)
+    assert "max_steps: 2 -> 9" in message
+    for counts in ([], None):
+        run = json.loads((tmp_path / "run" / "run.json").read_text())
+        (tmp_path / "run" / "run.json").write_text(json.dumps(run | {"counts": counts}))
+        assert "describes no run" in refusal(sft.main, [*words, "--resume"], capsys)

@@ -71,6 +71,41 @@ def test_a_damaged_index_of_shards_is_one_line(index: str, tmp_path: Path, tiny_
         load_model(str(folder))
 
 
+def test_weights_that_do_not_fit_their_config_are_named(tmp_path: Path, tiny_llama: Path) -> None:
+    """transformers makes up what is missing, and leaves out what has no place."""
+    for layers, complaint in ((3, "are missing, such as model.layers.2."), (1, "have no place")):
+        folder = shutil.copytree(tiny_llama, tmp_path / str(layers))
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
+        with pytest.raises(ValueError, match=complaint):
+            load_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "[]"),
+        ("config.json", '{"model_type": "llama", "hidden_size": "32"}'),
+        ("config.json", "\x00\x01"),
+        ("tokenizer.json", "[]"),
+    ],
+)
+def test_a_damaged_file_is_one_line(file: str, content: str, tmp_path: Path, tiny_llama: Path) -> None:
+    folder = shutil.copytree(tiny_llama, tmp_path / "broken")
+    (folder / file).write_text(content)
+    load = load_tokenizer if file == "tokenizer.json" else load_model
+    with pytest.raises(ValueError, match="cannot load") as raised:
+        load(str(folder))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_chat_template_that_fails_is_named(tmp_path: Path, tiny_llama: Path) -> None:
+    folder = shutil.copytree(tiny_llama, tmp_path / "broken")
+    (folder / "chat_template.jinja").write_text("{% for")
+    with pytest.raises(ValueError, match=r"the chat template of .* fails"):
+        load_tokenizer(str(folder))
+
+
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder"])
 def test_missing_folder_is_one_line(name: str) -> None:
     with pytest.raises(ValueError, match="no model folder"):

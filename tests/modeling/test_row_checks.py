@@ -69,7 +69,13 @@ def test_a_question_in_both_splits_is_told_with_both_places(make_pair) -> None:
     [
         ("{{ messages|length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", "prefix"),
         ("{% for m in messages %}{{ m.content }}\n{% endfor %}", "stop_token"),
-        ("{% for m in messages %}{{ m.content[:20] }}<|im_end|>{% endfor %}", "mask"),
+        ("{% for m in messages %}{{ m.content[:20] }}<|im_end|>{% endfor %}", "content"),
+        ("{% for m in messages[1:] %}{{ m.content }}<|im_end|>{% endfor %}", "content"),
+        (
+            "{% for m in messages %}{{ m.content if loop.first else m.content[:5] }}<|im_end|>{% endfor %}",
+            "mask",
+        ),
+        ("{{ messages + 5 }}", "shape"),
         ("{{ raise_exception('roles must alternate') }}", "shape"),
     ],
 )
@@ -83,3 +89,18 @@ def test_bad_chat_templates_are_named(
     monkeypatch.setattr(smollm2_tokenizer, "chat_template", template)
     result = check([make_pair(0)], smollm2_tokenizer, 1024)
     assert [problem.reason for problem in result.problems] == [reason]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"completion": [{"role": "assistant", "content": "<think>why</think>\n<summary>\nx\n</summary>"}]},
+        {"reasoning": "a <think> b"},
+        {"reasoning": "a </think> b"},
+        {"reasoning": "half \ud83d"},
+        {"reasoning": 5},
+    ],
+)
+def test_thoughts_stand_in_their_own_field(changes: dict, smollm2_tokenizer, make_pair) -> None:
+    [problem] = check([make_pair(0) | changes], smollm2_tokenizer, 1024).problems
+    assert problem.reason == "shape" and ("reasoning" in problem.detail)
