@@ -172,6 +172,21 @@ def test_full_training_of_tied_embeddings_writes_them_once(
     assert tensors["num_tensors"] == tensors["num_expected"] == tensors["num_changed"] == len(names)
 
 
+def test_embeddings_trained_beside_an_adapter_are_untied_in_the_export(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """The head keeps the base's, as it did in training."""
+    run, folder = tmp_path / "run", tmp_path / "export"
+    more = ["--use_peft", "--lora_target_modules", "q_proj", "v_proj", "--lora_dropout", "0"]
+    more += ["--lora_modules_to_save", "embed_tokens"]
+    assert sft.main(sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, run, *more)) == 0
+    assert export.main(["--checkpoint", str(run), "--output_dir", str(folder)]) == 0
+    model = load_model(str(folder))
+    assert not torch.equal(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    tensors = json.loads((folder / "condensery.json").read_text())["proof"]["tensors"]
+    assert tensors["num_changed"] == tensors["num_expected"] == 5
+
+
 def test_a_lower_precision_is_written_and_proven_by_its_rounding(
     sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
