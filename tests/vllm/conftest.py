@@ -117,7 +117,8 @@ def train_mixture(tmp_path: Path, pairs_file: Path, mixture_base: Path) -> Calla
             *("sft", "--config", str(ROOT / "configs" / "sft" / "qwen3_30b_a3b.yaml"), "--dtype", "float32"),
             *("--model_name_or_path", str(mixture_base), "--train_file", str(pairs_file), "--use_cpu"),
             *("--bf16", "false", "--global_batch_size", "4", "--max_steps", "6", "--learning_rate", "1e-2"),
-            *("--warmup_steps", "0", "--gradient_checkpointing", "false", *MIXTURES[variant]),
+            *("--warmup_steps", "0", "--gradient_checkpointing", "false", "--thinking", "none"),
+            *MIXTURES[variant],
         )
         return step(tmp_path / "export", "export", "--checkpoint", str(tmp_path / "run"))
 
