@@ -75,13 +75,7 @@ def plan_memory(
     is_mixture = getattr(config.get_text_config(), "num_experts", None)
     counted = torch.bfloat16 if is_mixture else dtype
     scale = dtype.itemsize / counted.itemsize
-    attention = "sdpa" if batch[0] > 1 else WITHOUT_MASK
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=counted, attn_implementation=attention)
-        trunk = model.base_model
-        saved = QUANTIZED_AWAY * bytes_of_linear_layers(trunk) if load_in_4bit else 0.0
-        if peft_config is not None:
-            get_peft_model(model, peft_config)
+    model, trunk, saved = _without_memory(config, counted, batch, peft_config, load_in_4bit)
     with FakeTensorMode(allow_non_fake_inputs=True):
         _put_on_cpu(model)
         parameters = list(model.parameters())
@@ -111,6 +105,24 @@ def plan_memory(
         runtime=runtime,
         num_shards=num_shards,
     )
+
+
+def _without_memory(
+    config: PretrainedConfig,
+    dtype: torch.dtype,
+    batch: tuple[int, int],
+    peft_config: Any,
+    load_in_4bit: bool,
+) -> tuple[Any, Any, float]:
+    """(the model, its trunk, bytes that 4 bits save) with shapes alone, its adapter put on."""
+    attention = "sdpa" if batch[0] > 1 else WITHOUT_MASK
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+        trunk = model.base_model
+        saved = QUANTIZED_AWAY * bytes_of_linear_layers(trunk) if load_in_4bit else 0.0
+        if peft_config is not None:
+            get_peft_model(model, peft_config)
+    return model, trunk, saved
 
 
 def bytes_of_linear_layers(trunk: torch.nn.Module) -> int:
