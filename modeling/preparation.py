@@ -66,7 +66,7 @@ def plan_run(
     global_batch_size, training, model_config = settings
     prepared.batches = findings.attempt(plan_batches_of, training, global_batch_size, lengths)
     if prepared.batches:  # else a batch may hold nothing
-        findings.attempt(check_scheduler, training, prepared.batches.num_steps)
+        prepared.notes += findings.attempt(check_scheduler, training, prepared.batches.num_steps) or []
         findings.attempt(check_fits_model, model_config, prepared.tokenizer, longest)
         prepared.memory = findings.attempt(check_memory, training, model_config, longest)
     if prepared.batches and prepared.memory:
@@ -92,8 +92,9 @@ def plan_batches_of(training: Any, global_batch_size: int, lengths: list[int]) -
     return plan
 
 
-def check_scheduler(training: Any, num_steps: int) -> None:
-    """Raises ValueError for a schedule that lacks settings of its own, or whose warm-up never ends."""
+def check_scheduler(training: Any, num_steps: int) -> list[str]:
+    """Raises ValueError for a schedule that lacks settings of its own; says when the warm-up never ends, as
+    in a short trial."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
     num_warmup = training.get_warmup_steps(num_steps)
     try:
@@ -104,11 +105,9 @@ def check_scheduler(training: Any, num_steps: int) -> None:
         raise ValueError(
             f"--lr_scheduler_type {training.lr_scheduler_type}: {error}; set --lr_scheduler_kwargs"
         ) from error
-    if num_warmup > num_steps:
-        raise ValueError(
-            f"--warmup_steps {num_warmup} are more than the {num_steps} steps: the learning rate would never "
-            "be reached"
-        )
+    if num_warmup < num_steps:
+        return []
+    return [f"--warmup_steps {num_warmup} fill all {num_steps} steps: the learning rate is never reached"]
 
 
 def check_fits_model(model_config: Any, tokenizer: Any, longest: int) -> None:

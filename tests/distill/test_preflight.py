@@ -102,9 +102,10 @@ def test_a_good_run_is_told_what_it_will_take(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run")
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, tmp_path / "run", "--warmup_steps", "9")
     assert preflight.main(words) == 0
     out = capsys.readouterr().out
+    assert "--warmup_steps 9 fill all 2 steps" in out
     for told in ("12 good rows", ">>> supervised >>>", "a step sees 2", "parameters train", "disk: "):
         assert told in out
     assert not (tmp_path / "run").exists()

@@ -239,7 +239,6 @@ def test_resume_with_other_settings_is_refused(
         (["--optim", "adamw_bnb_8bit"], "bitsandbytes"),
         (["--learning_rate", "-1"], "--learning_rate is -1; it must be above 0"),
         (["--lr_scheduler_type", "warmup_stable_decay"], "set --lr_scheduler_kwargs"),
-        (["--warmup_steps", "1000"], "more than the 2 steps"),
         (["--global_batch_size", "16"], "12 rows are fewer than global_batch_size 16"),
         (["--metric_for_best_model", "nothere"], "nothere is not measured"),
         (["--metric_for_best_model", "fact_recall"], "needs --eval_generate"),
