@@ -54,6 +54,7 @@ def load_model(
 
     `base` says where an adapter's base lies, if not where the adapter names it.
     """
+    forget_kernels()
     place = resolve_model(name_or_path)
     check_weights(name_or_path, base)
     options: dict[str, Any] = {
@@ -67,6 +68,17 @@ def load_model(
     model, info = _from_pretrained(AutoModelForCausalLM, place, revision, output_loading_info=True, **options)
     _check_whole(name_or_path, info)
     return model.eval()  # type: ignore[no-any-return]
+
+
+def forget_kernels() -> None:
+    """Let oneDNN and its binding keep 64 kernels each, in the place of 1,024; before the first is made.
+
+    Each shape has kernels of its own, about a megabyte for a matrix product and its gradients, and rows come
+    in hundreds of lengths. What is kept lies between the blocks that are freed, and they come to take more:
+    60 steps of SmolLM2 held 8.6 GiB where 6.2 were planned. The layers share kernels, so nothing is slower.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "64")
 
 
 def load_config(name_or_path: str, revision: str | None = None) -> PretrainedConfig:
