@@ -8,6 +8,7 @@ model.safetensors (or the adapter), tokenizer, chat template: the trained studen
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from condensery.files.config import fail, resolved_config
 from condensery.files.run_directory import (
     describe_run,
     fingerprint,
+    only_writer,
     open_run_directory,
     read_run,
     write_json,
@@ -77,10 +79,20 @@ def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs:
     """Train what `build` makes, a trainer, from its newest checkpoint on; look at the held-out rows; save.
 
     `configs`: our arguments, the training arguments, the model's. Raises ValueError where the directory holds
-    another run, and for what goes wrong on the way; the last complete checkpoint stays whole.
+    another run, and for what goes wrong on the way; the last complete checkpoint stays whole. Raises
+    BlockingIOError while another run writes into the directory.
     """
     arguments, training, _ = configs
     output_dir = open_run_directory(training.output_dir, resume=arguments.resume)
+    is_first = training.distributed_state.is_main_process
+    with only_writer(output_dir) if is_first else nullcontext():
+        _train_and_save(output_dir, build, datasets, *configs)
+
+
+def _train_and_save(
+    output_dir: Path, build: Callable[[], Any], datasets: dict[str, Any], *configs: Any
+) -> None:
+    training = configs[1]
     check_resume(output_dir, *configs)
     if _read_run(output_dir).get("counts", {}).get("finished"):
         say(f"{output_dir} is finished; nothing to resume")
