@@ -70,7 +70,7 @@ def vllm_command(config: ServeConfig) -> list[str]:
 
 def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
     """The base under its own name, the adapter on it under each of `names`; the tokenizer is the export's."""
-    from modeling.loading import base_of, resolve_model
+    from modeling.loading import base_of, base_revision, resolve_model
 
     adapter = parse_json((folder / "adapter_config.json").read_bytes())
     rank = next((size for size in LORA_RANKS if size >= adapter["r"]), adapter["r"])
@@ -80,6 +80,8 @@ def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
         json.dumps({"name": name, "path": str(folder), "is_3d_lora_weight": is_fused}) for name in names
     ]
     arguments = ["--model", resolve_model(base_of(folder)), "--served-model-name", base_of(folder)]
+    if revision := base_revision(folder):
+        arguments += ["--revision", revision]
     arguments += ["--tokenizer", str(folder), "--enable-lora", "--max-lora-rank", str(rank)]
     if is_fused:
         arguments += ["--enable-mixed-moe-lora-format"]

@@ -88,13 +88,13 @@ def _check_whole(name_or_path: str, info: dict[str, Any]) -> None:
 def _load_adapter(place: str, base: str, options: dict[str, Any]) -> PreTrainedModel:
     from peft import PeftModel
 
-    model = load_model(base, **options)
+    model = load_model(base, revision=base_revision(place), **options)
     file = Path(place) / "adapter_model.safetensors"
     try:
         _make_room_for_added_tokens(model, file)
         adapted = PeftModel.from_pretrained(model, place).eval()
         _check_fits(adapted, file)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last: another base's shapes
+    except Exception as error:  # of a damaged config, or another base's shapes
         raise ValueError(
             f"cannot load the adapter {place} on {base}: {_first_line(error)}; is it of another base?"
         ) from error
@@ -132,6 +132,11 @@ def base_of(folder: str | Path) -> str:
         return str(config["base_model_name_or_path"])
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} names no base model; it is damaged") from error
+
+
+def base_revision(folder: str | Path) -> str | None:
+    """The revision of the base on the hub, where the adapter folder names one."""
+    return json.loads((Path(folder) / "adapter_config.json").read_bytes()).get("revision")  # type: ignore[no-any-return]
 
 
 def check_weights(name_or_path: str, base: str | None = None) -> None:

@@ -1,6 +1,7 @@
 """An export is the trained model, stands alone, and is refused when it is not."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -259,3 +260,45 @@ def test_full_disk_is_one_line_and_leaves_nothing(lora_run: Path, tmp_path: Path
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "cannot write the export under" in done.stderr, done.stderr[-2000:]
     assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_an_export_takes_the_revision_of_the_base_that_was_trained_on(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """A hub's cache with two revisions, in a process that knows no other; `main` is not the trained one."""
+    from safetensors.torch import load_file, save_file
+
+    model = tmp_path / "hub/models--org--tiny"
+    (model / "refs").mkdir(parents=True)
+    for name, factor in (("old", 1), ("main", 2)):
+        folder = shutil.copytree(tiny_llama, model / "snapshots" / name)
+        weights = {name: tensor * factor for name, tensor in load_file(folder / "model.safetensors").items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        (model / "refs" / name).write_text(name)
+    run, folder = tmp_path / "run", tmp_path / "export"
+    words = sft_words("smollm2_cpu.yaml", Path("org/tiny"), pairs_file, run, "--model_revision", "old")
+    lora = ["--use_peft", "--lora_target_modules", "q_proj", "v_proj", "--lora_dropout", "0"]
+    code = (
+        "import json, sys; from distill import export, sft; words = json.loads(sys.argv[1]); "
+        "sft.main(words[0]); export.main(words[1])"
+    )
+    exported = ["--checkpoint", str(run), "--output_dir", str(folder)]
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    subprocess.run(
+        [sys.executable, "-c", code, json.dumps([[*words, *lora], exported])], env=environment, check=True
+    )
+    name = "model.embed_tokens.weight"
+    written, base = (load_file(path / "model.safetensors")[name] for path in (folder, tiny_llama))
+    assert torch.equal(written, base)
+    assert json.loads((run / "adapter_config.json").read_text())["revision"] == "old"
+
+
+@pytest.mark.parametrize("kind", ["NONSENSE", None])
+def test_an_adapter_of_no_known_kind_is_one_line(
+    kind: str | None, lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(lora_run, tmp_path / "run")
+    config = json.loads((run / "adapter_config.json").read_text())
+    (run / "adapter_config.json").write_text(json.dumps(config | {"peft_type": kind}))
+    words = ["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")]
+    assert f"cannot load the adapter {run}" in refusal(export.main, words, capsys)
