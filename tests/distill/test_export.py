@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -234,20 +235,23 @@ def test_export_refuses_what_it_cannot_write_or_match(
     lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file in the way, a parent that takes no folder, another base, half a request: one line each."""
-    file = tmp_path / "file"
+    file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("")
+    link.symlink_to("nowhere")
     for output_dir, more, complaint in (
         (file, [], f"{file} exists; choose another"),
+        (link, [], f"{link} exists; choose another"),
         (file / "export", [], f"cannot write under {file}"),
         (Path("/proc/export"), [], "cannot write under /proc"),
         (tmp_path / "export", ["--base", "org/other"], "not on org/other; name its own base"),
         (tmp_path / "export", ["--max_shard_size", "big"], "max_shard_size is big; write it like 5GB"),
+        (tmp_path / "export", ["--max_shard_size", "1GiB"], "max_shard_size is 1GiB; write it"),
         (tmp_path / "export", ["--keep_adapter", "--dtype", "bfloat16"], "leave out one"),
     ):
         assert complaint in refusal(
             export.main, ["--checkpoint", str(lora_run), "--output_dir", str(output_dir), *more], capsys
         )
-    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}
 
 
 def test_full_disk_is_one_line_and_leaves_nothing(lora_run: Path, tmp_path: Path) -> None:
@@ -291,6 +295,49 @@ def test_an_export_takes_the_revision_of_the_base_that_was_trained_on(
     written, base = (load_file(path / "model.safetensors")[name] for path in (folder, tiny_llama))
     assert torch.equal(written, base)
     assert json.loads((run / "adapter_config.json").read_text())["revision"] == "old"
+
+
+def test_a_killed_export_is_cleared_away_by_the_next(lora_run: Path, tmp_path: Path) -> None:
+    from condensery.files.run_directory import only_writer
+
+    left, folder = tmp_path / ".export.part", tmp_path / "export"
+    (left / "model").mkdir(parents=True)
+    (left / "model/model.safetensors").write_text("half of it")
+    words = ["--checkpoint", str(lora_run), "--output_dir", str(folder)]
+    with only_writer(left), pytest.raises(SystemExit):  # another export is at it
+        export.main(words)
+    assert (left / "model/model.safetensors").is_file()
+    assert export.main(words) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"export"}
+
+
+def test_an_export_that_is_ended_leaves_no_server_and_no_folder(lora_run: Path, tmp_path: Path) -> None:
+    """SIGTERM, as of a job's time limit, while the server starts."""
+    python = tmp_path / "python"
+    body = "import os, sys, time\nif sys.argv[1] == '-c': sys.exit(0)\n"
+    body += f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\ntime.sleep(300)\n"
+    python.write_text(f"#!{sys.executable}\n{body}")
+    python.chmod(0o755)
+    words = ["--checkpoint", str(lora_run), "--output_dir", str(tmp_path / "out/export")]
+    command = [sys.executable, "-m", "distill.export", *words, "--vllm_python", str(python)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text().endswith("\n"):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 1
+    assert not list((tmp_path / "out").iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_what_is_wrong_with_the_server_is_said_before_any_weights_are_read(
+    lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distill.export_weights.write_and_prove", None)
+    words = ["--checkpoint", str(lora_run), "--output_dir", str(tmp_path / "export")]
+    message = refusal(export.main, [*words, "--vllm_python", "/no/python"], capsys)
+    assert "--vllm_python /no/python: No such file" in message
 
 
 @pytest.mark.parametrize("kind", ["NONSENSE", None])
