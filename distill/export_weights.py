@@ -24,7 +24,7 @@ from distill.fingerprints import TrainedTensors, fingerprints, trained_tensors
 from distill.proof import Gap, Proof, compare, compare_tensors, fixed_logprobs, fixed_pairs, gap
 from distill.served_proof import prompts_of
 from modeling.generation import stop_ids
-from modeling.loading import base_of, load_config, load_model, load_tokenizer
+from modeling.loading import base_of, load_config, load_model, load_tokenizer, weights_print
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -63,7 +63,8 @@ def plan_export(
     max_shard_size: str,
     settings: dict[str, Any],
 ) -> Export:
-    """Raises ValueError for an adapter of another base, and for `keep_adapter` where there is none."""
+    """Raises ValueError for an adapter of another base, or of one that has changed since, and for
+    `keep_adapter` where there is none."""
     adapter = is_adapter(checkpoint)
     if keep_adapter and not adapter:
         raise ValueError(f"{checkpoint} holds all weights, no adapter; export it without --keep_adapter")
@@ -72,6 +73,12 @@ def plan_export(
         raise ValueError(
             f"the adapter {checkpoint} was trained on {base_of(checkpoint)}, not on {base}; name its own "
             "base with --base"
+        )
+    trained, now = settings.get("base_weights"), weights_print(base) if adapter else None
+    if trained and now and trained != now:
+        raise ValueError(
+            f"the weights of {base} are not those that {checkpoint} was trained on; name a copy of those "
+            "with --base, or train again"
         )
     config = load_config(base, settings.get("model_revision")) if adapter else load_config(str(checkpoint))
     trained_dtype: Any = config.dtype or torch.float32

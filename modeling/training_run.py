@@ -32,7 +32,7 @@ from modeling.checkpoints import (
     newest_complete_checkpoint,
     remove_torn_checkpoints,
 )
-from modeling.loading import check_weights
+from modeling.loading import check_weights, weights_print
 from modeling.memory import peak_memory, return_freed_memory
 from modeling.memory_plan import GIB
 from modeling.preparation import Findings, Prepared
@@ -51,8 +51,8 @@ MAY_DIFFER = {
         "save_strategy",
     ),
 }
-# What follows from the batch that was asked for and the number of processes.
-DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"}
+# What follows from the batch that was asked for and the number of processes, or from the model's folder.
+DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size", "base_weights"}
 
 
 def run_stage(
@@ -123,6 +123,7 @@ def check_resume(output_dir: Path, *configs: Any) -> None:
         return
     config, inputs = _described(*configs)
     before = earlier["config"]
+    before.setdefault("base_weights", config.get("base_weights"))  # runs of earlier versions
     if "train_file" not in before:
         raise ValueError(f"{output_dir} holds a run of {earlier.get('command')}; choose another --output_dir")
     changed = [
@@ -169,6 +170,8 @@ def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
     config.setdefault("seed", configs[1].seed)
     if "max_length" not in config:  # TRL's default; on-policy distillation has a field of ours
         config["max_length"] = configs[1].max_length
+    if configs[2].use_peft:  # an adapter is worth nothing on other weights, whatever their folder's name
+        config["base_weights"] = weights_print(configs[2].model_name_or_path)
     return config, [path for path in (config["train_file"], config["eval_file"]) if path]
 
 

@@ -297,6 +297,25 @@ def test_an_export_takes_the_revision_of_the_base_that_was_trained_on(
     assert json.loads((run / "adapter_config.json").read_text())["revision"] == "old"
 
 
+def test_an_adapter_is_bound_to_the_weights_that_it_was_trained_on(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The base is trained again in place: neither is the run resumed on it, nor exported with it."""
+    from safetensors.torch import load_file, save_file
+
+    base, run = shutil.copytree(tiny_llama, tmp_path / "base"), tmp_path / "run"
+    words = sft_words("smollm2_cpu.yaml", base, pairs_file, run, "--use_peft", "--lora_dropout", "0")
+    assert sft.main(words) == 0
+    copy = shutil.copytree(base, tmp_path / "copy/base")
+    weights = load_file(base / "model.safetensors")
+    weights["model.layers.0.self_attn.q_proj.weight"] *= 1.1
+    save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
+    assert "base_weights: " in refusal(sft.main, [*words, "--resume"], capsys)
+    words = ["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")]
+    assert f"the weights of {base} are not those that {run}" in refusal(export.main, words, capsys)
+    assert export.main([*words, "--base", str(copy)]) == 0
+
+
 def test_a_killed_export_is_cleared_away_by_the_next(lora_run: Path, tmp_path: Path) -> None:
     from condensery.files.run_directory import only_writer
 
