@@ -182,7 +182,7 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
 
     settings = run["config"]
     given = config.prompt_template
-    name, text = load_template(given) if given else template_of(settings["train_file"], run["inputs"])
+    name, text = load_template(given) if given else template_of(settings, run["inputs"])
     return {
         "base": config.base or settings["model_name_or_path"],
         "prompt_template": {"name": name, "text": text},
@@ -196,15 +196,18 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def template_of(path: str, inputs: dict[str, str]) -> tuple[str, str]:
-    """Name and text of the prompt template of the pairs that were trained on."""
+def template_of(settings: dict[str, Any], inputs: dict[str, str]) -> tuple[str, str]:
+    """Name and text of the prompt template that was trained on: the settings name it, or the pairs."""
     from condensery.files.jsonl import read_jsonl
     from condensery.files.run_directory import fingerprint
-    from condensery.prompt import load_template
+    from condensery.prompt import load_template, template_files
 
-    train_file = Path(path)
-    if not train_file.is_file() or fingerprint(train_file) != inputs.get(path):
-        raise ValueError(f"{path} is gone or has changed since the training; name its --prompt_template")
+    named, train_file = settings.get("prompt_template"), Path(settings["train_file"])
+    for path in template_files(named) if named else [train_file]:
+        if not path.is_file() or fingerprint(path) != inputs.get(str(path)):
+            raise ValueError(f"{path} is gone or has changed since the training; name its --prompt_template")
+    if named:  # of a run without pairs: reconstruct/grpo.py
+        return load_template(named)
     name = str(read_jsonl(train_file)[0]["prompt_template"])
     beside = train_file.parent / "prompt_template.jinja"
     return (name, beside.read_text(encoding="utf-8")) if beside.is_file() else load_template(name)

@@ -24,6 +24,7 @@ from condensery.files.run_directory import (
     read_run,
     write_json,
 )
+from condensery.prompt import template_files
 from modeling.checkpoints import (
     LESS_STEEP,
     check_finite,
@@ -172,7 +173,10 @@ def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
         config["max_length"] = configs[1].max_length
     if configs[2].use_peft:  # an adapter is worth nothing on other weights, whatever their folder's name
         config["base_weights"] = weights_print(configs[2].model_name_or_path)
-    return config, [path for path in (config["train_file"], config["eval_file"]) if path]
+    files = [path for path in (config["train_file"], config["eval_file"]) if path]
+    if "prompt_template" in config:  # elsewhere the rows hold their prompts
+        files += map(str, template_files(config["prompt_template"]))
+    return config, files
 
 
 def student_weights(training: Any, model_config: Any) -> tuple[str, str | None]:
