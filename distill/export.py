@@ -176,7 +176,7 @@ def read_run(checkpoint: Path) -> dict[str, Any]:
 
 def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     """The content of condensery.json, but for the proof."""
-    from condensery.files.jsonl import parse_json
+    from condensery.files.jsonl import read_json
     from condensery.files.run_directory import git_commit, versions
     from condensery.prompt import load_template
 
@@ -190,7 +190,7 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
         "budgets": {"max_length": settings.get("max_length", 1024), "max_new_tokens": config.max_new_tokens},
         "data": run["inputs"],
         "training": {"config": settings, "counts": run["counts"], "git_commit": run.get("git_commit")},
-        "metrics": parse_json(config.metrics.read_bytes()) if config.metrics else None,
+        "metrics": read_json(config.metrics) if config.metrics else None,
         "git_commit": git_commit(),
         "versions": versions(),
     }

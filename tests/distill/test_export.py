@@ -112,7 +112,7 @@ def test_export_refuses_a_run_that_does_not_say_what_it_must(
         ),
         ("unfinished", {"counts": {}}, [], "is not finished"),
         ("other_data", {"inputs": {str(pairs_file): "0"}}, [], "has changed since the training"),
-        ("other_metrics", {"seed": 0}, ["--metrics", str(metrics)], "not JSON"),
+        ("other_metrics", {"seed": 0}, ["--metrics", str(metrics)], f"{metrics}: not JSON"),
         ("no_budget", {"seed": 0}, ["--max_new_tokens", "0"], "expected at least 1"),
     ):
         words = ["--checkpoint", run_like(lora_run, tmp_path / name, **changes), *more]

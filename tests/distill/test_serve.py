@@ -224,9 +224,11 @@ def test_under_nohup_a_closed_terminal_ends_nothing(
         ("condensery.json", "{", "condensery.json is damaged"),
         ("condensery.json", "[]", "condensery.json is damaged"),
         ("condensery.json", "{}", "condensery.json is damaged"),
-        ("config.json", "{}", "describes no model"),
+        ("config.json", "{}", "config.json names no model_type"),
         ("config.json", '{"model_type": "llama"}', "give --max_model_len"),
-        ("config.json", "", "not JSON"),
+        ("config.json", "", "config.json: not JSON"),
+        ("adapter_config.json", "{", "adapter_config.json: not JSON"),
+        ("adapter_config.json", '{"base_model_name_or_path": "org/base"}', "adapter_config.json names no r"),
     ],
 )
 def test_a_damaged_export_is_one_line(
