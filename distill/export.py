@@ -9,8 +9,8 @@ another name and renamed once the proof holds, through vLLM too where its Python
 """
 
 import re
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -52,7 +52,7 @@ class ExportConfig:
     )
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\d+(\.\d+)?[KMGT]i?B", self.max_shard_size):
+        if not re.fullmatch(r"\d+(\.\d+)?[KMGT]B", self.max_shard_size):
             raise ValueError(f"max_shard_size is {self.max_shard_size}; write it like 5GB or 500MB")
         if self.keep_adapter and self.dtype != "auto":
             raise ValueError(
@@ -62,7 +62,7 @@ class ExportConfig:
 
 def main(argv: list[str] | None = None) -> int:
     from condensery.files.config import fail, parse_args
-    from distill.serve import ServerError
+    from distill.serve import ServerError, end_on_signals
 
     config = parse_args(
         ExportConfig,
@@ -72,6 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         "trained one.",
         example=f"{PROG} --checkpoint runs/sft --output_dir runs/export",
     )
+    end_on_signals(status=1)
     try:
         export(config)
     except (OSError, ValueError, ServerError) as error:
@@ -84,14 +85,17 @@ def export(config: ExportConfig) -> None:
     from condensery.files.export_card import NAME as CARD
     from condensery.files.run_directory import write_json
     from distill.export_weights import plan_export, write_and_prove
+    from distill.serve import check_vllm
     from modeling.chat_template import thinking_switch
     from modeling.loading import load_tokenizer
     from modeling.progress import quiet_unless_terminal
 
     quiet_unless_terminal()
     run = read_run(config.checkpoint)
-    if config.output_dir.exists():
+    if config.output_dir.exists() or config.output_dir.is_symlink():
         raise ValueError(f"{config.output_dir} exists; choose another --output_dir, or remove it")
+    if config.vllm_python:
+        check_vllm(config.vllm_python, "--vllm_python")
     card = describe(config, run)
     plan = plan_export(
         *(config.checkpoint, card["base"], config.dtype, config.keep_adapter, config.max_shard_size),
@@ -114,16 +118,23 @@ def export(config: ExportConfig) -> None:
 
 @contextmanager
 def unnamed_folder(output_dir: Path) -> Iterator[Path]:
-    """A path beside `output_dir`, on the same disk; what still lies there in the end is removed."""
+    """A path beside `output_dir`, on the same disk; what lies there is removed in the end, or, after a kill,
+    by the next export."""
+    from condensery.files.run_directory import only_writer
+
+    temporary = output_dir.with_name(f".{output_dir.name}.part")
     try:
-        output_dir.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(dir=output_dir.parent, prefix=".export-")
+        temporary.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
             f"cannot write under {output_dir.parent}: {error.strerror}; choose another --output_dir"
         ) from error
-    with temporary:
-        yield Path(temporary.name) / "model"
+    with only_writer(temporary):
+        shutil.rmtree(temporary / "model", ignore_errors=True)
+        try:
+            yield temporary / "model"
+        finally:
+            shutil.rmtree(temporary)
 
 
 def served_gap(config: ExportConfig, folder: Path) -> Any:
@@ -165,13 +176,13 @@ def read_run(checkpoint: Path) -> dict[str, Any]:
 
 def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
     """The content of condensery.json, but for the proof."""
-    from condensery.files.jsonl import parse_json
+    from condensery.files.jsonl import read_json
     from condensery.files.run_directory import git_commit, versions
     from condensery.prompt import load_template
 
     settings = run["config"]
     given = config.prompt_template
-    name, text = load_template(given) if given else template_of(settings["train_file"], run["inputs"])
+    name, text = load_template(given) if given else template_of(settings, run["inputs"])
     return {
         "base": config.base or settings["model_name_or_path"],
         "prompt_template": {"name": name, "text": text},
@@ -179,21 +190,24 @@ def describe(config: ExportConfig, run: dict[str, Any]) -> dict[str, Any]:
         "budgets": {"max_length": settings.get("max_length", 1024), "max_new_tokens": config.max_new_tokens},
         "data": run["inputs"],
         "training": {"config": settings, "counts": run["counts"], "git_commit": run.get("git_commit")},
-        "metrics": parse_json(config.metrics.read_bytes()) if config.metrics else None,
+        "metrics": read_json(config.metrics) if config.metrics else None,
         "git_commit": git_commit(),
         "versions": versions(),
     }
 
 
-def template_of(path: str, inputs: dict[str, str]) -> tuple[str, str]:
-    """Name and text of the prompt template of the pairs that were trained on."""
+def template_of(settings: dict[str, Any], inputs: dict[str, str]) -> tuple[str, str]:
+    """Name and text of the prompt template that was trained on: the settings name it, or the pairs."""
     from condensery.files.jsonl import read_jsonl
     from condensery.files.run_directory import fingerprint
-    from condensery.prompt import load_template
+    from condensery.prompt import load_template, template_files
 
-    train_file = Path(path)
-    if not train_file.is_file() or fingerprint(train_file) != inputs.get(path):
-        raise ValueError(f"{path} is gone or has changed since the training; name its --prompt_template")
+    named, train_file = settings.get("prompt_template"), Path(settings["train_file"])
+    for path in template_files(named) if named else [train_file]:
+        if not path.is_file() or fingerprint(path) != inputs.get(str(path)):
+            raise ValueError(f"{path} is gone or has changed since the training; name its --prompt_template")
+    if named:  # of a run without pairs: reconstruct/grpo.py
+        return load_template(named)
     name = str(read_jsonl(train_file)[0]["prompt_template"])
     beside = train_file.parent / "prompt_template.jinja"
     return (name, beside.read_text(encoding="utf-8")) if beside.is_file() else load_template(name)

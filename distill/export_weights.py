@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from condensery.files.export_card import FixedPrompt
 from condensery.files.jsonl import parse_json
@@ -24,7 +24,7 @@ from distill.fingerprints import TrainedTensors, fingerprints, trained_tensors
 from distill.proof import Gap, Proof, compare, compare_tensors, fixed_logprobs, fixed_pairs, gap
 from distill.served_proof import prompts_of
 from modeling.generation import stop_ids
-from modeling.loading import base_of, load_model, load_tokenizer, resolve_model
+from modeling.loading import base_of, load_config, load_model, load_tokenizer, weights_print
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -63,7 +63,8 @@ def plan_export(
     max_shard_size: str,
     settings: dict[str, Any],
 ) -> Export:
-    """Raises ValueError for an adapter of another base, and for `keep_adapter` where there is none."""
+    """Raises ValueError for an adapter of another base, or of one that has changed since, and for
+    `keep_adapter` where there is none."""
     adapter = is_adapter(checkpoint)
     if keep_adapter and not adapter:
         raise ValueError(f"{checkpoint} holds all weights, no adapter; export it without --keep_adapter")
@@ -73,8 +74,14 @@ def plan_export(
             f"the adapter {checkpoint} was trained on {base_of(checkpoint)}, not on {base}; name its own "
             "base with --base"
         )
-    weights = resolve_model(base if adapter else str(checkpoint))
-    trained_dtype = AutoConfig.from_pretrained(weights).dtype or torch.float32
+    trained, now = settings.get("base_weights"), weights_print(base) if adapter else None
+    if trained and now and trained != now:
+        raise ValueError(
+            f"the weights of {base} are not those that {checkpoint} was trained on; name a copy of those "
+            "with --base, or train again"
+        )
+    config = load_config(base, settings.get("model_revision")) if adapter else load_config(str(checkpoint))
+    trained_dtype: Any = config.dtype or torch.float32
     written = trained_dtype if dtype == "auto" else getattr(torch, dtype)
     # An adapter is trained in float32, whatever its base is in; kept, it is copied as it is.
     rounded = not keep_adapter and written != torch.float32 and (adapter or written != trained_dtype)
@@ -107,7 +114,8 @@ def prove(
         model = model.merge_and_unload(safe_merge=True)
     exported_prints = fingerprints(model, export.dtype)
     del model
-    model = load_model(export.base, "float32", device_map=device_map())
+    revision = export.settings.get("model_revision")
+    model = load_model(export.base, "float32", revision, device_map=device_map())
     untouched, base_prints = fixed_logprobs(model, pairs), fingerprints(model, export.dtype)
     del model
     proof = compare(

@@ -42,9 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Serve an exported summarizer on the protocol that ReSum agents speak.",
         example=f"{PROG} runs/export --port 8000",
     )
-    for number in (signal.SIGTERM, signal.SIGHUP):  # the latter: a terminal that is closed
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has us outlive the terminal
-            signal.signal(number, lambda *_: sys.exit(0))
+    end_on_signals(status=0)
     try:
         with running_server(config) as server:
             check_answers(config)
@@ -57,6 +55,13 @@ def main(argv: list[str] | None = None) -> int:
         fail(PROG, error, status=1)
     except KeyboardInterrupt:
         return 0
+
+
+def end_on_signals(status: int) -> None:
+    """Have signals end the command as an error would: nothing that it started or half wrote is left."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the latter: a terminal that is closed
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has us outlive the terminal
+            signal.signal(number, lambda *_: sys.exit(status))
 
 
 @contextmanager
@@ -87,16 +92,16 @@ def check_answers(config: ServeConfig) -> None:
         raise ServerError(str(error)) from error
 
 
-def check_vllm(python: str) -> None:
+def check_vllm(python: str, option: str = "--python") -> None:
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     try:
         missing = subprocess.run([python, "-c", code], check=False).returncode != 0
     except OSError as error:
-        raise ValueError(f"--python {python}: {error.strerror}") from error
+        raise ValueError(f"{option} {python}: {error.strerror}") from error
     if missing:
         raise ValueError(
             f"{python} has no vLLM; it wants an environment of its own (python -m venv .venv-vllm; "
-            ".venv-vllm/bin/pip install vllm), named with --python .venv-vllm/bin/python"
+            f".venv-vllm/bin/pip install vllm), named with {option} .venv-vllm/bin/python"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
-from modeling.loading import base_of, load_config, resolve_model
+from modeling.loading import base_of, base_revision, load_config, resolve_model
 
 
 def check_same_vocabulary(
@@ -42,7 +42,7 @@ def config_of(name_or_path: str, revision: str | None = None) -> Any:
     """The model config; of an adapter, that of its base."""
     place = resolve_model(name_or_path)
     if (Path(place) / "adapter_config.json").is_file():
-        return config_of(base_of(place))
+        return config_of(base_of(place), base_revision(place))
     return load_config(name_or_path, revision)
 
 

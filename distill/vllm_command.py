@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from condensery.files.export_card import ExportCard, read_export_card
-from condensery.files.jsonl import parse_json
+from condensery.files.jsonl import read_json
 
 MAX_WINDOW = 65536  # ReSum sends 32k of history, escaped; a longer window costs memory and brings nothing
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # those that vLLM has room for
@@ -48,7 +48,7 @@ def address(config: ServeConfig) -> str:
 
 def vllm_command(config: ServeConfig) -> list[str]:
     """What `vllm serve` runs: in the CPU build the command misses its own version, the module does not."""
-    card, model = read_export_card(config.model), read_model_config(config.model)
+    card, model = read_export_card(config.model), read_config(config.model / "config.json", "model_type")
     # Agents name the model by whatever path they were given.
     names = dict.fromkeys([str(config.model), str(config.model.resolve()), config.model.name])
     window = config.max_model_len or min(model_window(model), MAX_WINDOW)
@@ -70,9 +70,9 @@ def vllm_command(config: ServeConfig) -> list[str]:
 
 def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
     """The base under its own name, the adapter on it under each of `names`; the tokenizer is the export's."""
-    from modeling.loading import base_of, resolve_model
+    from modeling.loading import base_of, base_revision, resolve_model
 
-    adapter = parse_json((folder / "adapter_config.json").read_bytes())
+    adapter = read_config(folder / "adapter_config.json", "r")
     rank = next((size for size in LORA_RANKS if size >= adapter["r"]), adapter["r"])
     # Experts are fused in one tensor, which vLLM must be told.
     is_fused = any("experts" in target for target in adapter.get("target_parameters") or [])
@@ -80,6 +80,8 @@ def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
         json.dumps({"name": name, "path": str(folder), "is_3d_lora_weight": is_fused}) for name in names
     ]
     arguments = ["--model", resolve_model(base_of(folder)), "--served-model-name", base_of(folder)]
+    if revision := base_revision(folder):
+        arguments += ["--revision", revision]
     arguments += ["--tokenizer", str(folder), "--enable-lora", "--max-lora-rank", str(rank)]
     if is_fused:
         arguments += ["--enable-mixed-moe-lora-format"]
@@ -88,11 +90,11 @@ def adapter_arguments(folder: Path, names: list[str]) -> list[str]:
     return [*arguments, "--lora-modules", *modules]
 
 
-def read_model_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    config = parse_json(path.read_bytes())
-    if not isinstance(config, dict) or "model_type" not in config:
-        raise ValueError(f"{path} describes no model; export again")
+def read_config(path: Path, key: str) -> dict[str, Any]:
+    """A config that describes something: one that has `key`."""
+    config = read_json(path)
+    if not isinstance(config, dict) or not config.get(key):
+        raise ValueError(f"{path} names no {key}; export again")
     return config
 
 

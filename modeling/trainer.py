@@ -20,7 +20,9 @@ def watch(trainer: Any, model_config: Any, *callbacks: TrainerCallback) -> Any:
     targets: list[str] = []
     if model_config.use_peft:
         # The name, not this machine's folder: the adapter may be merged elsewhere.
-        model.peft_config["default"].base_model_name_or_path = model_config.model_name_or_path
+        adapter = model.peft_config["default"]
+        adapter.base_model_name_or_path = model_config.model_name_or_path
+        adapter.revision = model_config.model_revision
         targets = model_config.lora_target_parameters or []
         check_saved_modules(model, model_config.lora_modules_to_save or [])
     check_targets_trainable(model, targets)

@@ -8,6 +8,7 @@ model.safetensors (or the adapter), tokenizer, chat template: the trained studen
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from condensery.files.config import fail, resolved_config
 from condensery.files.run_directory import (
     describe_run,
     fingerprint,
+    only_writer,
     open_run_directory,
     read_run,
     write_json,
 )
+from condensery.prompt import template_files
 from modeling.checkpoints import (
     LESS_STEEP,
     check_finite,
@@ -30,7 +33,7 @@ from modeling.checkpoints import (
     newest_complete_checkpoint,
     remove_torn_checkpoints,
 )
-from modeling.loading import check_weights
+from modeling.loading import check_weights, weights_print
 from modeling.memory import peak_memory, return_freed_memory
 from modeling.memory_plan import GIB
 from modeling.preparation import Findings, Prepared
@@ -49,8 +52,8 @@ MAY_DIFFER = {
         "save_strategy",
     ),
 }
-# What follows from the batch that was asked for and the number of processes.
-DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"}
+# What follows from the batch that was asked for and the number of processes, or from the model's folder.
+DERIVED = {"gradient_accumulation_steps", "steps_per_generation", "generation_batch_size", "base_weights"}
 
 
 def run_stage(
@@ -77,10 +80,20 @@ def train_and_save(build: Callable[[], Any], datasets: dict[str, Any], *configs:
     """Train what `build` makes, a trainer, from its newest checkpoint on; look at the held-out rows; save.
 
     `configs`: our arguments, the training arguments, the model's. Raises ValueError where the directory holds
-    another run, and for what goes wrong on the way; the last complete checkpoint stays whole.
+    another run, and for what goes wrong on the way; the last complete checkpoint stays whole. Raises
+    BlockingIOError while another run writes into the directory.
     """
     arguments, training, _ = configs
     output_dir = open_run_directory(training.output_dir, resume=arguments.resume)
+    is_first = training.distributed_state.is_main_process
+    with only_writer(output_dir) if is_first else nullcontext():
+        _train_and_save(output_dir, build, datasets, *configs)
+
+
+def _train_and_save(
+    output_dir: Path, build: Callable[[], Any], datasets: dict[str, Any], *configs: Any
+) -> None:
+    training = configs[1]
     check_resume(output_dir, *configs)
     if _read_run(output_dir).get("counts", {}).get("finished"):
         say(f"{output_dir} is finished; nothing to resume")
@@ -111,6 +124,7 @@ def check_resume(output_dir: Path, *configs: Any) -> None:
         return
     config, inputs = _described(*configs)
     before = earlier["config"]
+    before.setdefault("base_weights", config.get("base_weights"))  # runs of earlier versions
     if "train_file" not in before:
         raise ValueError(f"{output_dir} holds a run of {earlier.get('command')}; choose another --output_dir")
     changed = [
@@ -157,7 +171,12 @@ def _described(*configs: Any) -> tuple[dict[str, Any], list[str]]:
     config.setdefault("seed", configs[1].seed)
     if "max_length" not in config:  # TRL's default; on-policy distillation has a field of ours
         config["max_length"] = configs[1].max_length
-    return config, [path for path in (config["train_file"], config["eval_file"]) if path]
+    if configs[2].use_peft:  # an adapter is worth nothing on other weights, whatever their folder's name
+        config["base_weights"] = weights_print(configs[2].model_name_or_path)
+    files = [path for path in (config["train_file"], config["eval_file"]) if path]
+    if "prompt_template" in config:  # elsewhere the rows hold their prompts
+        files += map(str, template_files(config["prompt_template"]))
+    return config, files
 
 
 def student_weights(training: Any, model_config: Any) -> tuple[str, str | None]:

@@ -48,6 +48,14 @@ def parse_json(text: str | bytes, strict: bool = True) -> Any:
         raise ValueError(f"not JSON: {error}") from error
 
 
+def read_json(path: Path) -> Any:
+    """The value of a file of JSON. Raises ValueError naming it where it holds something else."""
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 def _parse(line: bytes) -> dict | BadLine:
     try:
         row = parse_json(line)

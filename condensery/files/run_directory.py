@@ -1,13 +1,16 @@
 """Output directories that explain themselves: config, command, versions, commit, seed, fingerprints."""
 
+import fcntl
 import hashlib
 import importlib.metadata
 import json
+import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # What may differ between a run and its continuation; whether files are the same, their content tells.
@@ -30,6 +33,23 @@ def open_run_directory(path: Path | str, resume: bool = False) -> Path:
         raise FileExistsError(f"{directory} holds trajectories of no run here; choose another --output_dir")
     directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+@contextmanager
+def only_writer(directory: Path) -> Iterator[None]:
+    """Raises BlockingIOError while another process of this machine is in such a block; a kill ends it."""
+    descriptor = os.open(directory, os.O_RDONLY)  # of the folder itself: no file is left behind
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(
+                f"{directory} is being written by another process; wait for its end, or choose another "
+                "--output_dir"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def check_same_run(

@@ -1,9 +1,11 @@
 """An export is the trained model, stands alone, and is refused when it is not."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,7 +112,7 @@ def test_export_refuses_a_run_that_does_not_say_what_it_must(
         ),
         ("unfinished", {"counts": {}}, [], "is not finished"),
         ("other_data", {"inputs": {str(pairs_file): "0"}}, [], "has changed since the training"),
-        ("other_metrics", {"seed": 0}, ["--metrics", str(metrics)], "not JSON"),
+        ("other_metrics", {"seed": 0}, ["--metrics", str(metrics)], f"{metrics}: not JSON"),
         ("no_budget", {"seed": 0}, ["--max_new_tokens", "0"], "expected at least 1"),
     ):
         words = ["--checkpoint", run_like(lora_run, tmp_path / name, **changes), *more]
@@ -233,20 +235,23 @@ def test_export_refuses_what_it_cannot_write_or_match(
     lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file in the way, a parent that takes no folder, another base, half a request: one line each."""
-    file = tmp_path / "file"
+    file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("")
+    link.symlink_to("nowhere")
     for output_dir, more, complaint in (
         (file, [], f"{file} exists; choose another"),
+        (link, [], f"{link} exists; choose another"),
         (file / "export", [], f"cannot write under {file}"),
         (Path("/proc/export"), [], "cannot write under /proc"),
         (tmp_path / "export", ["--base", "org/other"], "not on org/other; name its own base"),
         (tmp_path / "export", ["--max_shard_size", "big"], "max_shard_size is big; write it like 5GB"),
+        (tmp_path / "export", ["--max_shard_size", "1GiB"], "max_shard_size is 1GiB; write it"),
         (tmp_path / "export", ["--keep_adapter", "--dtype", "bfloat16"], "leave out one"),
     ):
         assert complaint in refusal(
             export.main, ["--checkpoint", str(lora_run), "--output_dir", str(output_dir), *more], capsys
         )
-    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}
 
 
 def test_full_disk_is_one_line_and_leaves_nothing(lora_run: Path, tmp_path: Path) -> None:
@@ -259,3 +264,107 @@ def test_full_disk_is_one_line_and_leaves_nothing(lora_run: Path, tmp_path: Path
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "cannot write the export under" in done.stderr, done.stderr[-2000:]
     assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_an_export_takes_the_revision_of_the_base_that_was_trained_on(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """A hub's cache with two revisions, in a process that knows no other; `main` is not the trained one."""
+    from safetensors.torch import load_file, save_file
+
+    model = tmp_path / "hub/models--org--tiny"
+    (model / "refs").mkdir(parents=True)
+    for name, factor in (("old", 1), ("main", 2)):
+        folder = shutil.copytree(tiny_llama, model / "snapshots" / name)
+        weights = {name: tensor * factor for name, tensor in load_file(folder / "model.safetensors").items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        (model / "refs" / name).write_text(name)
+    run, folder = tmp_path / "run", tmp_path / "export"
+    words = sft_words("smollm2_cpu.yaml", Path("org/tiny"), pairs_file, run, "--model_revision", "old")
+    lora = ["--use_peft", "--lora_target_modules", "q_proj", "v_proj", "--lora_dropout", "0"]
+    code = (
+        "import json, sys; from distill import export, sft; words = json.loads(sys.argv[1]); "
+        "sft.main(words[0]); export.main(words[1])"
+    )
+    exported = ["--checkpoint", str(run), "--output_dir", str(folder)]
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    subprocess.run(
+        [sys.executable, "-c", code, json.dumps([[*words, *lora], exported])], env=environment, check=True
+    )
+    name = "model.embed_tokens.weight"
+    written, base = (load_file(path / "model.safetensors")[name] for path in (folder, tiny_llama))
+    assert torch.equal(written, base)
+    assert json.loads((run / "adapter_config.json").read_text())["revision"] == "old"
+
+
+def test_an_adapter_is_bound_to_the_weights_that_it_was_trained_on(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The base is trained again in place: neither is the run resumed on it, nor exported with it."""
+    from safetensors.torch import load_file, save_file
+
+    base, run = shutil.copytree(tiny_llama, tmp_path / "base"), tmp_path / "run"
+    words = sft_words("smollm2_cpu.yaml", base, pairs_file, run, "--use_peft", "--lora_dropout", "0")
+    assert sft.main(words) == 0
+    copy = shutil.copytree(base, tmp_path / "copy/base")
+    weights = load_file(base / "model.safetensors")
+    weights["model.layers.0.self_attn.q_proj.weight"] *= 1.1
+    save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
+    assert "base_weights: " in refusal(sft.main, [*words, "--resume"], capsys)
+    words = ["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")]
+    assert f"the weights of {base} are not those that {run}" in refusal(export.main, words, capsys)
+    assert export.main([*words, "--base", str(copy)]) == 0
+
+
+def test_a_killed_export_is_cleared_away_by_the_next(lora_run: Path, tmp_path: Path) -> None:
+    from condensery.files.run_directory import only_writer
+
+    left, folder = tmp_path / ".export.part", tmp_path / "export"
+    (left / "model").mkdir(parents=True)
+    (left / "model/model.safetensors").write_text("half of it")
+    words = ["--checkpoint", str(lora_run), "--output_dir", str(folder)]
+    with only_writer(left), pytest.raises(SystemExit):  # another export is at it
+        export.main(words)
+    assert (left / "model/model.safetensors").is_file()
+    assert export.main(words) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"export"}
+
+
+def test_an_export_that_is_ended_leaves_no_server_and_no_folder(lora_run: Path, tmp_path: Path) -> None:
+    """SIGTERM, as of a job's time limit, while the server starts."""
+    python = tmp_path / "python"
+    body = "import os, sys, time\nif sys.argv[1] == '-c': sys.exit(0)\n"
+    body += f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\ntime.sleep(300)\n"
+    python.write_text(f"#!{sys.executable}\n{body}")
+    python.chmod(0o755)
+    words = ["--checkpoint", str(lora_run), "--output_dir", str(tmp_path / "out/export")]
+    command = [sys.executable, "-m", "distill.export", *words, "--vllm_python", str(python)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text().endswith("\n"):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 1
+    assert not list((tmp_path / "out").iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_what_is_wrong_with_the_server_is_said_before_any_weights_are_read(
+    lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distill.export_weights.write_and_prove", None)
+    words = ["--checkpoint", str(lora_run), "--output_dir", str(tmp_path / "export")]
+    message = refusal(export.main, [*words, "--vllm_python", "/no/python"], capsys)
+    assert "--vllm_python /no/python: No such file" in message
+
+
+@pytest.mark.parametrize("kind", ["NONSENSE", None])
+def test_an_adapter_of_no_known_kind_is_one_line(
+    kind: str | None, lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(lora_run, tmp_path / "run")
+    config = json.loads((run / "adapter_config.json").read_text())
+    (run / "adapter_config.json").write_text(json.dumps(config | {"peft_type": kind}))
+    words = ["--checkpoint", str(run), "--output_dir", str(tmp_path / "export")]
+    assert f"cannot load the adapter {run}" in refusal(export.main, words, capsys)

@@ -69,6 +69,14 @@ def test_command_serves_every_name_an_agent_may_use(export_folder: Path) -> None
     assert "--reasoning-parser" not in command and "--default-chat-template-kwargs" not in command
 
 
+def test_a_kept_adapter_is_served_on_the_revision_of_its_base(export_folder: Path) -> None:
+    adapter = {"base_model_name_or_path": "org/base", "revision": "v2", "r": 16}
+    (export_folder / "adapter_config.json").write_text(json.dumps(adapter))
+    command = vllm_command(ServeConfig(export_folder))
+    assert command[command.index("--model") + 1] == "org/base"
+    assert command[command.index("--revision") + 1] == "v2"
+
+
 @pytest.mark.parametrize(("thinking", "switch"), [("keep", None), ("empty", False), ("none", None)])
 def test_only_a_model_that_learned_to_think_gets_a_parser(
     export_folder: Path, thinking: str, switch: bool | None
@@ -216,9 +224,11 @@ def test_under_nohup_a_closed_terminal_ends_nothing(
         ("condensery.json", "{", "condensery.json is damaged"),
         ("condensery.json", "[]", "condensery.json is damaged"),
         ("condensery.json", "{}", "condensery.json is damaged"),
-        ("config.json", "{}", "describes no model"),
+        ("config.json", "{}", "config.json names no model_type"),
         ("config.json", '{"model_type": "llama"}', "give --max_model_len"),
-        ("config.json", "", "not JSON"),
+        ("config.json", "", "config.json: not JSON"),
+        ("adapter_config.json", "{", "adapter_config.json: not JSON"),
+        ("adapter_config.json", '{"base_model_name_or_path": "org/base"}', "adapter_config.json names no r"),
     ],
 )
 def test_a_damaged_export_is_one_line(

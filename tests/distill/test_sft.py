@@ -206,6 +206,22 @@ def test_existing_run_is_refused_and_a_finished_one_left_alone(
     assert "nothing to resume" in capsys.readouterr().err
 
 
+def test_two_runs_never_write_into_one_folder(
+    sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second is started at the same moment, or goes on with what is not over yet."""
+    from condensery.files.run_directory import only_writer
+
+    run = tmp_path / "run"
+    run.mkdir()
+    words = sft_words("smollm2_cpu.yaml", tiny_llama, pairs_file, run, "--max_steps", "1")
+    for more in ([], ["--resume"]):
+        with only_writer(run):
+            assert f"{run} is being written by another" in refusal(sft.main, [*words, *more], capsys)
+        assert not list(run.iterdir())
+    assert sft.main(words) == 0
+
+
 def test_resume_with_other_settings_is_refused(
     sft_words: Words, tiny_llama: Path, pairs_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,28 @@ def test_two_steps_leave_a_student_and_their_parts(words: Words, readable: None,
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
+def test_the_run_is_exported_with_the_prompt_template_of_its_settings(
+    words: Words, readable: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its instances name none. A user's own is one of the run's inputs: it may not change behind its back."""
+    from distill import export
+
+    template = tmp_path / "mine.jinja"
+    template.write_text("Summarize {{ history }} for {{ task }}")
+    named = words("--prompt_template", str(template))
+    assert grpo.main(named) == 0
+    run, folder = tmp_path / "run", tmp_path / "export"
+    exported = ["--checkpoint", str(run), "--output_dir", str(folder)]
+    assert export.main(exported) == 0
+    card = json.loads((folder / "condensery.json").read_text())
+    assert card["prompt_template"] == {"name": "mine", "text": template.read_text()}
+    shutil.rmtree(folder)
+    template.write_text("Sum up {{ history }} for {{ task }}")
+    assert f"{template} is gone or has changed" in refusal(export.main, exported, capsys)
+    assert "(the data)" in refusal(grpo.main, [*named, "--resume"], capsys)
+    assert export.main([*exported, "--prompt_template", "compact_v1"]) == 0
+
+
 @pytest.mark.parametrize("variant", ["dense", "lora", "accumulated", "checkpointing"])
 def test_a_shared_prompt_trains_as_plain_rows_do(
     variant: str, words: Words, readable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
