@@ -43,6 +43,7 @@ def main(argv: list[str] | None = None) -> int:
 def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
     """(Prepared, Findings): everything checked, prompts rendered, the accumulation set in `training`."""
     from distill.arguments import on_policy_problems
+    from distill.teacher import config_of
     from modeling.preparation import Findings, Prepared, plan_run
     from modeling.settings import check_reporting
 
@@ -50,7 +51,7 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
     findings.attempt(check_reporting, training.report_to)
     if None in (model_config.model_name_or_path, training.teacher_model_name_or_path):
         return prepared, findings
-    prepared.tokenizer = findings.attempt(check_models, training, model_config, prepared.notes)
+    prepared.tokenizer = findings.attempt(check_models, training, model_config)
     if prepared.tokenizer is None:
         return prepared, findings
     load_prompts(arguments, training, prepared, findings)
@@ -65,7 +66,9 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
         settings = (arguments.global_batch_size, training, model_config)
         longest = max(len(ids) for rows in prepared.datasets.values() for ids in rows["prompt"])
         lengths = [1] * (num_rows - left_out)
-        plan_run(prepared, findings, settings, lengths, longest + training.max_completion_length)
+        teacher = config_of(training.teacher_model_name_or_path, training.teacher_model_revision)
+        longest += training.max_completion_length
+        plan_run(prepared, findings, settings, lengths, longest, frozen=teacher)
     if left_out:
         prepared.notes.append(
             f"each epoch leaves out {left_out} of {num_rows} rows, others each time: they fill no batch"
@@ -73,11 +76,10 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
     return prepared, findings
 
 
-def check_models(training: Any, model_config: Any, notes: list[str]) -> Any:
+def check_models(training: Any, model_config: Any) -> Any:
     """The student's tokenizer. Raises ValueError where student and teacher cannot be had, or not together."""
-    from distill.teacher import check_same_head, check_same_vocabulary, config_of, num_bytes
+    from distill.teacher import check_same_head, check_same_vocabulary, config_of
     from modeling.loading import check_weights, load_tokenizer, resolve_model
-    from modeling.memory_plan import GIB
 
     student, teacher = model_config.model_name_or_path, training.teacher_model_name_or_path
     revisions = model_config.model_revision, training.teacher_model_revision
@@ -90,10 +92,7 @@ def check_models(training: Any, model_config: Any, notes: list[str]) -> Any:
             f"the student {student} is an adapter; merge it with `condensery export --checkpoint {student} "
             "--output_dir ...`, and give the export"
         )
-    teacher_config = config_of(teacher, revisions[1])
-    check_same_head(config_of(student, revisions[0]), teacher_config, (student, teacher))
-    size = num_bytes(teacher_config) / GIB
-    notes.append(f"teacher {teacher}: {size:.2f} GiB of weights, beside what is planned below")
+    check_same_head(config_of(student, revisions[0]), config_of(teacher, revisions[1]), (student, teacher))
     return tokenizer
 
 

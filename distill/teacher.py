@@ -7,8 +7,7 @@ never used: it reads the student's prompts as they are.
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from modeling.loading import base_of, base_revision, load_config, resolve_model
 
@@ -44,10 +43,3 @@ def config_of(name_or_path: str, revision: str | None = None) -> Any:
     if (Path(place) / "adapter_config.json").is_file():
         return config_of(base_of(place), base_revision(place))
     return load_config(name_or_path, revision)
-
-
-def num_bytes(config: Any) -> int:
-    """Of the weights as they are stored."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=config.dtype or torch.float32)
-    return sum(weight.nbytes for weight in model.parameters())

@@ -14,21 +14,23 @@ from modeling.memory_plan import GIB, MemoryPlan, plan_memory
 from modeling.sharding import is_sharded
 
 
-def check_memory(training: Any, model_config: Any, longest_row: int) -> MemoryPlan:
-    """The plan for one process. Raises ValueError where the device has less than it needs."""
+def check_memory(training: Any, model_config: Any, batch: tuple[int, int], frozen: float = 0.0) -> MemoryPlan:
+    """The plan for one process, for a forward pass on `batch`, (rows, tokens of each), and `frozen` bytes of
+    another model. Raises ValueError where the device has less than it needs."""
     config: Any = load_config(model_config.model_name_or_path, model_config.model_revision)
     named = model_config.dtype
     on_gpu = torch.cuda.is_available() and not training.use_cpu
     plan = plan_memory(
         config,
         (config.dtype or torch.float32) if named in ("auto", None) else getattr(torch, named),
-        (training.per_device_train_batch_size, longest_row),
+        batch,
         optim=str(training.optim).rpartition(".")[2].lower(),
         peft_config=get_peft_config(model_config),
         gradient_checkpointing=training.gradient_checkpointing,
         autocast=training.bf16 or training.fp16,
         num_shards=training.world_size if is_sharded(training) else 1,
         load_in_4bit=model_config.load_in_4bit,
+        frozen=frozen,
         runtime=0.0 if on_gpu else psutil.Process().memory_info().rss,
     )
     if on_gpu:

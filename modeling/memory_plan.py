@@ -26,7 +26,7 @@ SLACK = 1.1  # blocks that the allocator has freed and keeps; measured 0 to 15 %
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of one process at its peak. `runtime`: what the process holds already."""
+    """Bytes of one process at its peak. `frozen`: another model's; `runtime`: what it holds already."""
 
     num_parameters: int
     num_trainable: int
@@ -35,6 +35,7 @@ class MemoryPlan:
     optimizer: float
     activations: float
     head: float
+    frozen: float = 0.0
     runtime: float = 0.0
     num_shards: int = 1
 
@@ -42,10 +43,10 @@ class MemoryPlan:
     def total(self) -> float:
         """Gradients take the place of activations as the backward pass goes: the larger of them counts."""
         moving = self.head + max(self.activations, self.gradients)
-        return (self.runtime + self.weights + self.optimizer + moving) * SLACK
+        return (self.runtime + self.weights + self.frozen + self.optimizer + moving) * SLACK
 
     def __str__(self) -> str:
-        parts = ("weights", "gradients", "optimizer", "activations", "head", "runtime")
+        parts = ("weights", "gradients", "optimizer", "activations", "head", "frozen", "runtime")
         shown = ", ".join(f"{name} {getattr(self, name) / GIB:.2f}" for name in parts if getattr(self, name))
         return (
             f"{self.num_trainable:,} of {self.num_parameters:,} parameters train; memory of a process at its "
@@ -62,6 +63,7 @@ def plan_memory(
     gradient_checkpointing: bool = False,
     autocast: bool = False,
     num_shards: int = 1,
+    frozen: float = 0.0,
     runtime: float = 0.0,
     load_in_4bit: bool = False,
 ) -> MemoryPlan:
@@ -102,9 +104,17 @@ def plan_memory(
         activations=kept + 2 * layer,  # what the backward pass of a layer makes beside what it reads
         # The head's gradient is added up in float32 (TRL's fused head); logits are never whole.
         head=head.numel() * 4.0 if head.requires_grad else 0.0,
+        frozen=frozen,
         runtime=runtime,
         num_shards=num_shards,
     )
+
+
+def num_bytes(config: PretrainedConfig) -> float:
+    """Of a model's weights as they are stored."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=config.dtype or torch.float32)
+    return float(sum(weight.nbytes for weight in model.parameters()))
 
 
 def _without_memory(

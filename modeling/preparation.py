@@ -11,7 +11,7 @@ from modeling.batches import BatchPlan, plan_batches
 from modeling.disk import check_disk
 from modeling.loading import load_config
 from modeling.memory import check_memory
-from modeling.memory_plan import MemoryPlan
+from modeling.memory_plan import MemoryPlan, num_bytes
 
 Result = TypeVar("Result")
 
@@ -57,18 +57,26 @@ def plan_run(
     settings: tuple[int, Any, Any],
     lengths: list[int],
     longest: int,
+    batch: tuple[int, int] | None = None,
+    frozen: Any = None,
 ) -> None:
     """Plan batches, memory and disk, and set the accumulation in the training arguments.
 
     `settings`: the global batch size, the training arguments, the model's. `lengths`: tokens of each training
     row as a batch pads them; `longest`: of the longest row that the model sees, its completion included.
+    `batch`: (rows, tokens of each) of one forward pass, where it is not a batch of those rows. `frozen`: the
+    config of a model that is held beside the student.
     """
     global_batch_size, training, model_config = settings
     prepared.batches = findings.attempt(plan_batches_of, training, global_batch_size, lengths)
     if prepared.batches:  # else a batch may hold nothing
         prepared.notes += findings.attempt(check_scheduler, training, prepared.batches.num_steps) or []
         findings.attempt(check_fits_model, model_config, prepared.tokenizer, longest)
-        prepared.memory = findings.attempt(check_memory, training, model_config, longest)
+        prepared.memory = findings.attempt(
+            *(check_memory, training, model_config),
+            batch or (training.per_device_train_batch_size, longest),
+            num_bytes(frozen) if frozen else 0.0,
+        )
     if prepared.batches and prepared.memory:
         disk = findings.attempt(check_disk, training, prepared.memory, prepared.batches.num_steps)
         prepared.notes += [str(plan) for plan in (prepared.batches, prepared.memory, disk) if plan]

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
     """(Prepared, Findings): everything checked, prompts rendered, the batch set in `training`."""
-    from modeling.loading import check_weights, load_tokenizer
+    from modeling.loading import check_weights, load_config, load_tokenizer
     from modeling.preparation import Findings, Prepared, plan_run
     from modeling.settings import check_reporting
     from reconstruct.arguments import grpo_problems
@@ -71,8 +71,14 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
         longest = max(len(ids) for rows in prepared.datasets.values() for ids in rows["prompt"])
         settings = (arguments.groups_per_step * group, training, model_config)
         lengths = [1] * ((num_groups - left_out) * group)
+        # A group is one row: its prompt, and each completion after the prompt's last token.
         shared = longest + group * (training.max_completion_length + 1)
-        plan_run(prepared, findings, settings, lengths, shared)
+        batch = (-(-training.per_device_train_batch_size // group), shared)
+        frozen = None
+        if arguments.reward == "likelihood":
+            frozen = findings.attempt(load_config, arguments.reconstructor)
+        longest += training.max_completion_length
+        plan_run(prepared, findings, settings, lengths, longest, batch, frozen)
         training.steps_per_generation = training.gradient_accumulation_steps
         training.generation_batch_size = arguments.groups_per_step * group
     return prepared, findings

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from condensery.compaction import Compaction
@@ -165,3 +166,23 @@ def test_a_question_in_both_files_is_refused(
 ) -> None:
     message = refusal(grpo.main, words("--eval_file", str(instances_file)), capsys)
     assert "6 questions stand in both files" in message
+
+
+def test_a_group_is_planned_as_one_row_with_the_frozen_model_beside(words: Words, tiny_llama: Path) -> None:
+    from trl import GRPOConfig, ModelConfig
+
+    from condensery.files.config import parse_args
+    from modeling.loading import load_config
+    from modeling.memory_plan import num_bytes, plan_memory
+    from reconstruct.arguments import GRPOArguments
+
+    settings = parse_args(
+        *(GRPOArguments, GRPOConfig, ModelConfig), argv=words(), prog="grpo", description="", example=""
+    )
+    prepared, findings = grpo.prepare(*settings)
+    config = load_config(str(tiny_llama))
+    longest = max(len(row["prompt"]) for row in prepared.datasets["train"])
+    one_row = plan_memory(config, torch.float32, (1, longest + 4 * (8 + 1)))
+    assert not findings.problems
+    assert prepared.memory.activations == one_row.activations
+    assert prepared.memory.frozen == num_bytes(config) > 0
