@@ -13,7 +13,6 @@ import copy
 import importlib.util
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 PROG = "condensery on-policy"
@@ -79,19 +78,14 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
 def check_models(training: Any, model_config: Any) -> Any:
     """The student's tokenizer. Raises ValueError where student and teacher cannot be had, or not together."""
     from distill.teacher import check_same_head, check_same_vocabulary, config_of
-    from modeling.loading import check_weights, load_tokenizer, resolve_model
+    from modeling.loading import check_student, check_weights, load_tokenizer
 
     student, teacher = model_config.model_name_or_path, training.teacher_model_name_or_path
     revisions = model_config.model_revision, training.teacher_model_revision
     tokenizer = load_tokenizer(student, revisions[0])
     check_same_vocabulary(tokenizer, load_tokenizer(teacher, revisions[1]), (student, teacher))
-    for name in (student, teacher):
-        check_weights(name)
-    if (Path(resolve_model(student)) / "adapter_config.json").is_file():
-        raise ValueError(
-            f"the student {student} is an adapter; merge it with `condensery export --checkpoint {student} "
-            "--output_dir ...`, and give the export"
-        )
+    check_student(student)
+    check_weights(teacher)
     check_same_head(config_of(student, revisions[0]), config_of(teacher, revisions[1]), (student, teacher))
     return tokenizer
 

@@ -37,7 +37,7 @@ def prepare(arguments: SFTArguments, training: Any, model_config: Any) -> tuple[
     """Check everything and render the rows; sets the accumulation in `training`."""
     from datasets import Dataset
 
-    from modeling.loading import check_weights, load_tokenizer
+    from modeling.loading import check_student, load_tokenizer
     from modeling.progress import show_sample
 
     prepared, findings = Prepared(), Findings(sft_problems(arguments, training, model_config))
@@ -48,7 +48,7 @@ def prepare(arguments: SFTArguments, training: Any, model_config: Any) -> tuple[
     prepared.tokenizer = findings.attempt(load_tokenizer, name, model_config.model_revision)
     if prepared.tokenizer is None:
         return prepared, findings
-    findings.attempt(check_weights, name)
+    findings.attempt(check_student, name)
     splits, note = render_splits(arguments, training.max_length, prepared.tokenizer, findings)
     prepared.notes.append(note)
     for split, pairs in splits.items():

@@ -98,7 +98,14 @@ class Proof:
         if problems:
             raise ValueError(f"the export is not the trained model: {problems} ({self})")
         if not self.agrees(self.drift):
-            raise ValueError(f"the export is not the trained model: drift over {self.limit:.1e} ({self})")
+            advice = (
+                "; rounding its weights loses too much of what was trained: take --dtype float32, or "
+                "--keep_adapter for LoRA"
+            )
+            raise ValueError(
+                f"the export is not the trained model: drift over {self.limit:.1e} ({self})"
+                f"{advice if self.rounded else ''}"
+            )
         if self.served and not self.agrees(self.served):
             raise ValueError(f"the server does not serve the trained model: over {self.limit:.1e} ({self})")
 

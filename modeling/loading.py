@@ -82,6 +82,16 @@ def forget_kernels() -> None:
         os.environ.setdefault(name, "64")
 
 
+def check_student(name_or_path: str) -> None:
+    """Raises ValueError for weights that are not whole, and for an adapter, of which nothing would train."""
+    check_weights(name_or_path)
+    if (Path(resolve_model(name_or_path)) / "adapter_config.json").is_file():
+        raise ValueError(
+            f"the student {name_or_path} is an adapter; merge it with `condensery export --checkpoint "
+            f"{name_or_path} --output_dir ...`, and give the export"
+        )
+
+
 def load_config(name_or_path: str, revision: str | None = None) -> PretrainedConfig:
     """The model's config; ValueError where it cannot be had."""
     return _from_pretrained(AutoConfig, resolve_model(name_or_path), revision)  # type: ignore[no-any-return]

@@ -42,12 +42,18 @@ class MemoryPlan:
     @property
     def total(self) -> float:
         """Gradients take the place of activations as the backward pass goes: the larger of them counts."""
-        moving = self.head + max(self.activations, self.gradients)
-        return (self.runtime + self.weights + self.frozen + self.optimizer + moving) * SLACK
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What makes the total, by name."""
+        larger = "activations" if self.activations >= self.gradients else "gradients"
+        counted = ("weights", "optimizer", larger, "head", "frozen", "runtime")
+        parts = {name: getattr(self, name) for name in counted}
+        return parts | {"slack": sum(parts.values()) * (SLACK - 1)}
 
     def __str__(self) -> str:
-        parts = ("weights", "gradients", "optimizer", "activations", "head", "frozen", "runtime")
-        shown = ", ".join(f"{name} {getattr(self, name) / GIB:.2f}" for name in parts if getattr(self, name))
+        shown = ", ".join(f"{name} {part / GIB:.2f}" for name, part in self.parts.items() if part)
         return (
             f"{self.num_trainable:,} of {self.num_parameters:,} parameters train; memory of a process at its "
             f"peak: {self.total / GIB:.2f} GiB ({shown})"

@@ -40,6 +40,8 @@ Reason = Literal[
     "too_long",
 ]
 
+MAX_LINES = 50  # the same fault in all rows of a file is one fault
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -61,12 +63,18 @@ class CheckedRows:
     problems: list[Problem] = field(default_factory=list)
 
     def complaints(self) -> list[str]:
-        """A line for each problem, then their number by reason."""
-        counts = Counter(problem.reason for problem in self.problems)
-        lines = [str(problem) for problem in self.problems]
+        """A line for each problem, up to MAX_LINES of a reason, then their number by reason."""
+        counts: Counter[Reason] = Counter()
+        lines = []
+        for problem in self.problems:
+            counts[problem.reason] += 1
+            if counts[problem.reason] <= MAX_LINES:
+                lines.append(str(problem))
         lines += [f"{count} x {reason}" for reason, count in counts.most_common()]
         if counts["too_long"]:
             lines.append("raise --max_length, or make shorter rows: `condensery import --max_row_tokens`")
+        if counts["no_reasoning"]:
+            lines.append("take --thinking none or empty, or pairs that carry their teacher's reasoning")
         return lines
 
     def summary(self) -> str:

@@ -89,6 +89,7 @@ def number_problems(*configs: Any) -> list[str]:
 def common_problems(arguments: "RunArguments", training: Any, model_config: Any) -> list[str]:
     """What is wrong with the settings of any training run."""
     problems = number_problems(training, model_config) + pattern_problems(model_config)
+    problems += adapter_problems(model_config)
     problems += directory_problems(training.output_dir, arguments.resume or arguments.dry_run)
     if model_config.model_name_or_path is None:
         problems.append("--model_name_or_path is missing: a hub name, a folder, smollm2-135m-instruct")
@@ -128,6 +129,18 @@ def pattern_problems(model_config: Any) -> list[str]:
             rf"nothing; write '.*\.{target}'"
         ]
     return []
+
+
+def adapter_problems(model_config: Any) -> list[str]:
+    """Settings of an adapter, where none is trained."""
+    if model_config.use_peft:
+        return []
+    usual = type(model_config)()
+    return [
+        f"--{known.name} says how LoRA trains, and all weights train; add --use_peft, or leave it out"
+        for known in dataclasses.fields(model_config)
+        if known.name.startswith("lora_") and getattr(model_config, known.name) != getattr(usual, known.name)
+    ]
 
 
 def check_reporting(services: list[str]) -> None:

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]:
     """(Prepared, Findings): everything checked, prompts rendered, the batch set in `training`."""
-    from modeling.loading import check_weights, load_config, load_tokenizer
+    from modeling.loading import check_student, load_config, load_tokenizer
     from modeling.preparation import Findings, Prepared, plan_run
     from modeling.settings import check_reporting
     from reconstruct.arguments import grpo_problems
@@ -53,7 +53,7 @@ def prepare(arguments: Any, training: Any, model_config: Any) -> tuple[Any, Any]
     prepared.tokenizer = findings.attempt(load_tokenizer, name, model_config.model_revision)
     if prepared.tokenizer is None:
         return prepared, findings
-    findings.attempt(check_weights, name)
+    findings.attempt(check_student, name)
     load_prompts(arguments, training, prepared, findings)
     num_groups = len(prepared.datasets.get("train", []))
     left_out = num_groups % arguments.groups_per_step

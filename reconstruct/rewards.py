@@ -13,6 +13,7 @@ from typing import Any
 from condensery.endpoint import Endpoint
 from condensery.facts import recall
 from condensery.summary import parse_summary
+from modeling.progress import say
 from reconstruct.arguments import GRPOArguments
 from reconstruct.generated import judge_summary
 from reconstruct.guards import copy_rate, guard_penalty, unsupported_share
@@ -43,6 +44,7 @@ class ReconstructionReward:
         self.arguments, self.max_tokens, self.stop_ids = arguments, max_tokens, set(stop_ids)
         self.instances, self.measure = instances, measure
         self.missing = Missing("rewards")
+        self.has_warned = False
 
     def __call__(
         self,
@@ -54,14 +56,23 @@ class ReconstructionReward:
     ) -> list[float | None]:
         """One reward for each completion, None where no verdict came; ValueError where that is often."""
         rewards: list[float | None] = []
+        is_readable = False
         for number, group in groupby(range(len(completions)), key=lambda at: instance[at]):
             members = list(group)
             texts, tokens = [completions[at] for at in members], [completion_ids[at] for at in members]
             parts = self.of_group(self.instances[number], texts, tokens)
             log_parts(parts, log_metric)
+            is_readable |= any(of_one is None or of_one["parsed"] for of_one in parts)
             rewards += [None if of_one is None else of_one["total"] for of_one in parts]
         for value in rewards:
             self.missing.add("no verdict" if value is None else None)
+        if not is_readable and not self.has_warned:
+            self.has_warned = True
+            say(
+                f"none of {len(completions)} answers holds a summary that can be read, and equal rewards "
+                "train nothing: start from a model that writes summaries (condensery sft), or raise "
+                f"--max_completion_length {self.max_tokens}"
+            )
         log_metric("missing", sum(value is None for value in rewards) / len(rewards))
         self.missing.stop_above(self.arguments.max_missing)
         return rewards

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from modeling.loading import check_weights, load_model, load_tokenizer, resolve_model
+from modeling.loading import check_student, check_weights, load_model, load_tokenizer, resolve_model
 
 
 def test_packaged_model_is_unpacked_once_into_a_plain_folder() -> None:
@@ -117,3 +117,12 @@ def test_tokenizer_without_chat_template_is_refused(tmp_path: Path, smollm2_toke
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(ValueError, match="has no chat template"):
         load_tokenizer(str(tmp_path))
+
+
+def test_an_adapter_is_no_student(tiny_llama: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    shutil.copytree(tiny_llama, folder)
+    check_student(str(folder))
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tiny_llama)}))
+    with pytest.raises(ValueError, match="is an adapter; merge it with `condensery export"):
+        check_student(str(folder))

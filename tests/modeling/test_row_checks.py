@@ -4,7 +4,7 @@ import pytest
 
 from condensery.files.jsonl import BadLine
 from modeling.pair_rows import leaked_questions
-from modeling.row_checks import CheckedRows, check_rows
+from modeling.row_checks import MAX_LINES, CheckedRows, Problem, check_rows
 
 
 def completion(text: str) -> list[dict]:
@@ -104,3 +104,9 @@ def test_bad_chat_templates_are_named(
 def test_thoughts_stand_in_their_own_field(changes: dict, smollm2_tokenizer, make_pair) -> None:
     [problem] = check([make_pair(0) | changes], smollm2_tokenizer, 1024).problems
     assert problem.reason == "shape" and ("reasoning" in problem.detail)
+
+
+def test_one_fault_of_all_rows_is_not_told_of_each() -> None:
+    faults = [Problem(f"train.jsonl:{line}", "no_reasoning", "none") for line in range(1, 401)]
+    told = CheckedRows(problems=faults).complaints()
+    assert len(told) == MAX_LINES + 2 and told[-2] == "400 x no_reasoning" and "--thinking none" in told[-1]

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from trl import ModelConfig, SFTConfig
 
-from modeling.settings import RunArguments, common_problems, directory_problems, number_problems
+from modeling.settings import (
+    RunArguments,
+    adapter_problems,
+    common_problems,
+    directory_problems,
+    number_problems,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +66,11 @@ def test_settings_that_contradict_each_other_are_named(tmp_path: Path) -> None:
         "--lora_target_modules",
     ):
         assert name in problems
+
+
+def test_an_adapters_settings_without_an_adapter_are_told() -> None:
+    told = adapter_problems(ModelConfig("m", lora_r=8, lora_target_modules=["q_proj"]))
+    assert [line.split()[0] for line in told] == ["--lora_r", "--lora_target_modules"]
+    assert not adapter_problems(ModelConfig("m", lora_r=8, use_peft=True)) + adapter_problems(
+        ModelConfig("m")
+    )

@@ -186,3 +186,10 @@ def test_a_group_is_planned_as_one_row_with_the_frozen_model_beside(words: Words
     assert not findings.problems
     assert prepared.memory.activations == one_row.activations
     assert prepared.memory.frozen == num_bytes(config) > 0
+
+
+def test_answers_that_nobody_can_read_are_told_once(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    """A random model writes no summary: the run ends, and it is said that it has learned nothing."""
+    assert grpo.main(words()) == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("none of 4 answers holds a summary") == 1
