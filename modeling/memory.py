@@ -29,6 +29,7 @@ def check_memory(training: Any, model_config: Any, batch: tuple[int, int], froze
         gradient_checkpointing=training.gradient_checkpointing,
         autocast=training.bf16 or training.fp16,
         num_shards=training.world_size if is_sharded(training) else 1,
+        num_replicas=1 if is_sharded(training) else training.world_size,
         load_in_4bit=model_config.load_in_4bit,
         frozen=frozen,
         runtime=0.0 if on_gpu else psutil.Process().memory_info().rss,

@@ -26,7 +26,8 @@ SLACK = 1.1  # blocks that the allocator has freed and keeps; measured 0 to 15 %
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of one process at its peak. `frozen`: another model's; `runtime`: what it holds already."""
+    """Bytes of one process at its peak. `buckets`: gradients on their way to other processes (DDP); `frozen`:
+    another model's; `runtime`: what it holds already."""
 
     num_parameters: int
     num_trainable: int
@@ -35,20 +36,21 @@ class MemoryPlan:
     optimizer: float
     activations: float
     head: float
+    buckets: float = 0.0
     frozen: float = 0.0
     runtime: float = 0.0
     num_shards: int = 1
 
     @property
     def total(self) -> float:
-        """Gradients take the place of activations as the backward pass goes: the larger of them counts."""
         return sum(self.parts.values())
 
     @property
     def parts(self) -> dict[str, float]:
-        """What makes the total, by name."""
+        """What makes the total, by name. Gradients take the place of activations as the backward pass goes:
+        the larger of them counts."""
         larger = "activations" if self.activations >= self.gradients else "gradients"
-        counted = ("weights", "optimizer", larger, "head", "frozen", "runtime")
+        counted = ("weights", "optimizer", larger, "head", "buckets", "frozen", "runtime")
         parts = {name: getattr(self, name) for name in counted}
         return parts | {"slack": sum(parts.values()) * (SLACK - 1)}
 
@@ -69,13 +71,15 @@ def plan_memory(
     gradient_checkpointing: bool = False,
     autocast: bool = False,
     num_shards: int = 1,
+    num_replicas: int = 1,
     frozen: float = 0.0,
     runtime: float = 0.0,
     load_in_4bit: bool = False,
 ) -> MemoryPlan:
     """`batch`: (rows, tokens of the longest row) of one forward pass. `num_shards`: processes among which
     weights, gradients and states are split (FSDP2, ZeRO-3), two layers' weights whole at a time; with
-    `autocast` they keep what trains in float32 and compute in bfloat16. `load_in_4bit`: QLoRA's base."""
+    `autocast` they keep what trains in float32 and compute in bfloat16. `num_replicas`: processes that hold
+    all of it each (DDP). `load_in_4bit`: QLoRA's base."""
     held = 1.0  # bytes of a trained weight, in units of `dtype`
     if num_shards > 1 and autocast:
         held, dtype, autocast = torch.float32.itemsize / 2, torch.bfloat16, False
@@ -110,6 +114,7 @@ def plan_memory(
         activations=kept + 2 * layer,  # what the backward pass of a layer makes beside what it reads
         # The head's gradient is added up in float32 (TRL's fused head); logits are never whole.
         head=head.numel() * 4.0 if head.requires_grad else 0.0,
+        buckets=gradients if num_replicas > 1 else 0.0,
         frozen=frozen,
         runtime=runtime,
         num_shards=num_shards,

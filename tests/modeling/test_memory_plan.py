@@ -64,3 +64,12 @@ def test_each_setting_moves_the_plan_its_way(tiny_llama) -> None:
     lora = plan_memory(config, torch.float32, (4, 256), peft_config=LORA)
     assert lora.num_trainable < lora.num_parameters / 50 and lora.head == 0
     assert lora.activations < plain.activations and "parameters train" in str(lora)
+
+
+def test_the_parts_make_the_total(tiny_llama) -> None:
+    config = AutoConfig.from_pretrained(tiny_llama)
+    plan = plan_memory(config, torch.float32, (1, 16), num_replicas=2, frozen=2.0**20, runtime=2.0**29)
+    assert plan.total == sum(plan.parts.values()) and plan.buckets == plan.gradients == plan.parts["buckets"]
+    assert ("gradients" in plan.parts) != ("activations" in plan.parts), "they are not there together"
+    held = plan.runtime + plan.frozen + plan.weights + plan.optimizer + plan.buckets + plan.head
+    assert plan.total == pytest.approx(1.1 * (held + max(plan.activations, plan.gradients)))
