@@ -95,6 +95,10 @@ class PromptState:
     def is_recording_past(self, *_: Any) -> bool:
         return False
 
+    def get_recurrent_states_to_keep(self, *_: Any) -> int:
+        """States between the first and the last, for going back: none (transformers 5.25 asks)."""
+        return 0
+
 
 def why_not_shared(model: nn.Module) -> str | None:
     """Why this model's prompts cannot be shared; None where they can."""
