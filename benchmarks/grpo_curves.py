@@ -31,6 +31,7 @@ from evaluation.aggregate import LEVEL, NUM_RESAMPLES, ratio_with_interval
 from modeling.chat_template import thinking_switch
 from modeling.generation import generate
 from modeling.loading import load_model, load_tokenizer
+from modeling.precision import computed_dtype
 from reconstruct.instance import Instance
 from reconstruct.likelihood import Reconstructor, load_reconstructor, quality_of, score_summaries
 
@@ -77,7 +78,13 @@ def measure(
     prompts = [render_prompt(one.compaction, config.prompt_template) for one in instances]
     switch = thinking_switch(tokenizer, config.thinking)
     answers = generate(
-        *(load_model(model, "bfloat16"), tokenizer, prompts, config.max_new_tokens, config.batch_size),
+        *(
+            load_model(model, computed_dtype("bfloat16")),
+            tokenizer,
+            prompts,
+            config.max_new_tokens,
+            config.batch_size,
+        ),
         enable_thinking=switch,
         label=model,
     )

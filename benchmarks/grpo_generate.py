@@ -14,6 +14,7 @@ import time
 import torch
 
 from modeling.loading import load_model
+from modeling.precision import computed_dtype
 from modeling.shared_generation import share_prefill
 
 GROUP, NUM_PROMPT, NUM_NEW = 8, 1024, 64
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--num_rounds", type=int, default=3)
     options = parser.parse_args()
-    models = {way: load_model(options.model, "bfloat16") for way in ("shared", "plain")}
+    models = {way: load_model(options.model, computed_dtype("bfloat16")) for way in ("shared", "plain")}
     share_prefill(models["shared"])
     prompt = torch.randint(3, 49152, (1, NUM_PROMPT), generator=torch.Generator().manual_seed(0))
     rows = prompt.expand(GROUP, -1)

@@ -32,6 +32,7 @@ from modeling.chat_template import RenderedPair, prompt_ids, render_pair, thinki
 from modeling.generation import Generation, generate
 from modeling.loading import load_model, load_tokenizer
 from modeling.logprobs import completion_distributions, kl_divergence
+from modeling.precision import computed_dtype
 
 METRICS = ("reverse_kl", "forward_kl", "must_keep_recall", "must_keep_recall_lenient")
 
@@ -114,7 +115,7 @@ def divergence(p: Any, q: Any, pairs: list[RenderedPair]) -> Counts:
 
 def measure(held: Held, name: str, teacher: Any) -> dict[str, Counts]:
     """All metrics of a student, by row."""
-    model = load_model(name, held.config.dtype)
+    model = load_model(name, computed_dtype(held.config.dtype))
     own = held.sampled(model, f"{name}: sampled")
     return {
         "reverse_kl": divergence(model, teacher, own),
@@ -155,7 +156,7 @@ def table(cases: list[dict[str, Any]]) -> str:
 def main(argv: list[str] | None = None) -> None:
     config = parse_args(Config, argv=argv, prog="benchmarks/on_policy.py", description=__doc__)
     held = Held(config)
-    teacher = load_model(config.teacher, config.dtype)
+    teacher = load_model(config.teacher, computed_dtype(config.dtype))
     counts = {name: measure(held, vars(config)[name], teacher) for name in ("before", "after")}
     cases = [figures(name, rows, config.seed) for name, rows in counts.items()]
     cases.append(figures("teacher", held.recall(teacher, "teacher: greedy"), config.seed))

@@ -26,6 +26,7 @@ from typing import Any
 from condensery.files.config import parse_args
 from condensery.files.jsonl import read_jsonl
 from evaluation.aggregate import ratio_with_interval
+from modeling.precision import cpu_has_bf16
 
 GLOBAL_BATCH_SIZE = 8
 VOCABULARY, NUM_LONG_ROW_TOKENS, NUM_LAYERS_OF_LONG_ROW = 151_936, 8192, 4
@@ -39,7 +40,8 @@ LONG_ROW = {
     "trl": "--per_device_train_batch_size 1 --gradient_checkpointing true",
 }
 SHARED = (
-    "--learning_rate 1e-5 --lr_scheduler_type constant --use_cpu true --bf16 true --dtype float32 --seed 0"
+    "--learning_rate 1e-5 --lr_scheduler_type constant --use_cpu true --dtype float32 --seed 0"
+    f" --bf16 {cpu_has_bf16()}"  # without such instructions it is slower by far, for both
 )
 SHARED += " --logging_steps 1 --save_strategy no --report_to none"
 

@@ -125,6 +125,7 @@ def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: An
 
     from distill.on_policy_trainer import OnPolicyTrainer
     from modeling.loading import load_model
+    from modeling.precision import computed_dtype
     from modeling.sampling import SeedEachStep
     from modeling.trainer import watch
     from modeling.training_run import student_weights
@@ -136,7 +137,7 @@ def build_trainer(arguments: Any, training: Any, model_config: Any, prepared: An
         model=load_model(place, model_config.dtype, revision, model_config.attn_implementation),
         teacher_model=load_model(
             training.teacher_model_name_or_path,
-            "auto",
+            computed_dtype("auto"),
             training.teacher_model_revision,
             model_config.attn_implementation,
         ),

@@ -93,8 +93,9 @@ def generate_answers(
     """Lines of `generated.jsonl` for these compactions, appended to `file`."""
     from modeling.generation import Generation, generate
     from modeling.loading import load_model_and_tokenizer
+    from modeling.precision import computed_dtype
 
-    model, tokenizer = load_model_and_tokenizer(name_or_path, config.dtype)
+    model, tokenizer = load_model_and_tokenizer(name_or_path, computed_dtype(config.dtype))
     prompts = [render_prompt(compaction, config.prompt_template) for compaction in compactions]
     lines: list[Generated] = []
 

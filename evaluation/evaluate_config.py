@@ -41,7 +41,10 @@ class EvaluateConfig:
     )
     batch_size: int = field(default=8, metadata={"help": "prompts answered at once", "minimum": 1})
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
-        default="auto", metadata={"help": "precision of the weights; auto: as they are stored"}
+        default="auto",
+        metadata={
+            "help": "precision of the weights; auto: as they are stored, or float32 on a CPU without bf16"
+        },
     )
     seed: int = field(default=0, metadata={"help": "of the bootstrap"})
     limit: int | None = field(

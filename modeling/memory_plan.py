@@ -121,10 +121,11 @@ def plan_memory(
     )
 
 
-def num_bytes(config: PretrainedConfig) -> float:
-    """Of a model's weights as they are stored."""
+def num_bytes(config: PretrainedConfig, dtype: str = "auto") -> float:
+    """Of a model's weights; `auto`: as they are stored."""
+    held = (config.dtype or torch.float32) if dtype == "auto" else getattr(torch, dtype)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=config.dtype or torch.float32)
+        model = AutoModelForCausalLM.from_config(config, dtype=held)
     return float(sum(weight.nbytes for weight in model.parameters()))
 
 

@@ -12,6 +12,7 @@ from modeling.disk import check_disk
 from modeling.loading import load_config
 from modeling.memory import check_memory
 from modeling.memory_plan import MemoryPlan, num_bytes
+from modeling.precision import computed_dtype, without_slow_bf16
 
 Result = TypeVar("Result")
 
@@ -68,6 +69,7 @@ def plan_run(
     config of a model that is held beside the student.
     """
     global_batch_size, training, model_config = settings
+    prepared.notes += without_slow_bf16(training)
     prepared.batches = findings.attempt(plan_batches_of, training, global_batch_size, lengths)
     if prepared.batches:  # else a batch may hold nothing
         prepared.notes += findings.attempt(check_scheduler, training, prepared.batches.num_steps) or []
@@ -75,7 +77,7 @@ def plan_run(
         prepared.memory = findings.attempt(
             *(check_memory, training, model_config),
             batch or (training.per_device_train_batch_size, longest),
-            num_bytes(frozen) if frozen else 0.0,
+            num_bytes(frozen, computed_dtype("auto")) if frozen else 0.0,
         )
     if prepared.batches and prepared.memory:
         disk = findings.attempt(check_disk, training, prepared.memory, prepared.batches.num_steps)

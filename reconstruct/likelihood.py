@@ -42,9 +42,10 @@ def load_reconstructor(name_or_path: str, dtype: str = "auto", revision: str | N
 
     from modeling.lm_head import score_supervised_positions_only
     from modeling.loading import load_model_and_tokenizer
+    from modeling.precision import computed_dtype
     from modeling.shared_prompt import why_not_shared
 
-    model, tokenizer = load_model_and_tokenizer(name_or_path, dtype, revision)
+    model, tokenizer = load_model_and_tokenizer(name_or_path, computed_dtype(dtype), revision)
     if reason := why_not_shared(model):
         raise ValueError(f"the reconstructor {name_or_path} has {reason}, with which no prompt can be shared")
     score_supervised_positions_only()
