@@ -20,7 +20,7 @@ def computed_dtype(dtype: str) -> str:
 
 
 def without_slow_bf16(training: Any) -> list[str]:
-    """Turn bf16 autocast off in `training` where a CPU without such instructions would run it; what to say."""
+    """Turn bf16 autocast off in `training` where a CPU without such instructions would run it; say so."""
     if not (training.use_cpu and training.bf16) or cpu_has_bf16():
         return []
     training.bf16, training.mixed_precision = False, "no"
