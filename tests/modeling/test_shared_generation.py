@@ -29,6 +29,7 @@ def test_greedy_answers_are_the_same(architecture: str, request: pytest.FixtureR
     )
     share_prefill(model)
     assert torch.equal(model.generate(**prompts(), **options), plain)
+    assert model.config._attn_implementation == "sdpa"  # training goes on with its own attention
     assert read[:2] == [2 * 22, 5]  # two prompts but for their last token, which each row reads
 
 
