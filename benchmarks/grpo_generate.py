@@ -3,7 +3,8 @@
     python benchmarks/grpo_generate.py
 
 The same model, the same prompt, 8 samples of exactly 64 tokens, in turns. That both sample from one
-distribution is tested in tests/modeling/test_shared_generation.py. Bound: the decoding steps alone.
+distribution is tested in tests/modeling/test_shared_generation.py. Bound: as if reading the prompt
+were free, the decoding steps alone.
 """
 
 import argparse

@@ -131,6 +131,8 @@ def update(
         )  # fmt: skip
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
+    if checkpointing:  # Trainer.train does this, which is not called here
+        trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
     for length in (16, num_prompt):
         trainer.model.zero_grad()
         inputs = group(length, min(length, num_completion))

@@ -42,7 +42,8 @@ class ProgressLines(TrainerCallback):
         if not state.is_world_process_zero or not state.log_history:
             return
         logs = state.log_history[-1]
-        values = [f"{key} {logs[key]:.4g}" for key in SHOWN if key in logs]
+        # TRL logs what was counted over nothing (the deviation of one reward) as None
+        values = [f"{key} {logs[key]:.4g}" for key in SHOWN if logs.get(key) is not None]
         if not values:
             return
         done = max(state.global_step - self.first_step, 1)

@@ -1,14 +1,13 @@
-"""The reward as published (SUMONE, FACTS 4), and what a group makes of it.
+"""The reward as published (SUMONE, FACTS 4).
 
     Q(S) = (1/|Omega|) sum_i (r_i + p_i)      precision and recall of each hidden block, Q in [0, 2]
     R(S) = Q(S) - lambda |S| / L_max
-    A(S) = (R(S) - mean) / (std + eps)        over the summaries of one context (GRPO)
 
-Missing is missing: no verdict is no reward, and no reward no advantage.
+Missing is missing: no verdict is no reward. TRL gives a summary without one no advantage, and the others of
+its group the mean and the deviation of theirs alone.
 """
 
 import math
-import statistics
 from collections.abc import Mapping
 from typing import TypeGuard
 
@@ -16,7 +15,6 @@ from reconstruct.blocks import Kind
 from reconstruct.instance import Instance
 from reconstruct.judges import Judgement
 
-EPSILON = 1e-4  # as in TRL's GRPOTrainer
 MAX_MISSING = 0.5  # of a summary's verdicts: fewer say more of the blocks they are on than of the summary
 
 
@@ -66,18 +64,3 @@ def reward(
 
 def is_present(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
-
-
-def advantages(rewards: list[float | None]) -> list[float | None]:
-    """Of the summaries of one context; None where the reward is missing (None or NaN).
-
-    Mean and standard deviation are those of the rewards that are there. Equal ones have exactly 0, and fewer
-    than two have nothing to be compared with: all None.
-    """
-    present = [value for value in rewards if is_present(value)]
-    if len(present) < 2:
-        return [None] * len(rewards)
-    if min(present) == max(present):  # their mean may differ from them in the last bit
-        return [0.0 if is_present(value) else None for value in rewards]
-    mean, std = statistics.fmean(present), statistics.stdev(present)
-    return [(value - mean) / (std + EPSILON) if is_present(value) else None for value in rewards]

@@ -2,9 +2,11 @@
 uninterrupted one, and what cannot work is refused."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -125,6 +127,38 @@ def test_a_shared_prompt_trains_as_plain_rows_do(
     assert shared.keys() == plain.keys()
     for name, weight in plain.items():
         assert (shared[name] - weight).abs().max() <= 1e-6, name
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ([1.0, 0.0, math.nan, None], [2**-0.5, -(2**-0.5), 0, 0]),
+        ([0.1, 0.1, None, 0.1], [0, 0, 0, 0]),
+        ([0.5, None, None, None], [0, 0, 0, 0]),
+    ],
+)
+def test_a_missing_reward_is_no_advantage_and_not_zero(
+    rewards: list[float | None],
+    expected: list[float],
+    words: Words,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Through TRL, which is the one that counts them."""
+    from reconstruct import grpo_trainer
+    from reconstruct.rewards import ReconstructionReward
+
+    found: list[list[float]] = []
+    split = grpo_trainer.split_tensor_dict
+
+    def note(batch: Any, steps: int) -> Any:
+        found.append(batch["advantages"].tolist())
+        return split(batch, steps)
+
+    monkeypatch.setattr(grpo_trainer, "split_tensor_dict", note)
+    monkeypatch.setattr(ReconstructionReward, "__call__", lambda *_, **__: rewards)
+    assert grpo.main(words("--max_steps", "1")) == 0
+    assert found == [pytest.approx(expected, abs=1e-3)]
 
 
 def test_resumed_run_equals_an_uninterrupted_one(

@@ -1,11 +1,9 @@
 """The published reward to the digit, and missing verdicts that stay missing."""
 
-import math
-
 import pytest
 
 from reconstruct.judges import Judgement
-from reconstruct.reward import advantages, block_weights, quality, reward
+from reconstruct.reward import block_weights, quality, reward
 from tests.reconstruct.histories import instance, steps
 
 NAN = float("nan")
@@ -49,26 +47,3 @@ def test_below_the_floor_no_summary_gains_by_being_short_or_by_getting_worse() -
     assert floored(0.5, 0) == floored(0.5, 200) == pytest.approx(0.4)
     assert floored(0.8, 100) == pytest.approx(0.75)
     assert floored(0.79, 0) < floored(0.8, 200)
-
-
-def test_a_group_with_missing_rewards() -> None:
-    found = advantages([1.0, 0.0, NAN, None])
-    assert found[2:] == [None, None]
-    assert found[0] == pytest.approx(0.5 / (math.sqrt(0.5) + 1e-4)) and found[1] == -found[0]
-
-
-def test_equal_rewards_have_an_advantage_of_exactly_zero() -> None:
-    assert advantages([0.1, 0.1, None, 0.1]) == [0.0, 0.0, None, 0.0]
-
-
-@pytest.mark.parametrize("rewards", [[], [None, None], [1.0, None], [NAN, 1.0, math.inf]])
-def test_fewer_than_two_rewards_compare_with_nothing(rewards: list[float | None]) -> None:
-    assert advantages(rewards) == [None] * len(rewards)
-
-
-def test_as_trl_computes_it() -> None:
-    torch = pytest.importorskip("torch")
-    rewards = [0.3, 1.9, 0.7, 1.1]
-    values = torch.tensor(rewards, dtype=torch.float64)
-    expected = (values - values.mean()) / (values.std() + 1e-4)
-    assert advantages(rewards) == pytest.approx(expected.tolist())
