@@ -29,6 +29,8 @@ from condensery.files.run_directory import (
     write_json,
 )
 from condensery.prompt import load_template, template_files
+from condensery.similarity import Shingles, shingles_of
+from condensery.split import held_out_questions
 from condensery.tokens import Tokenizer
 from condensery.trajectory import Cut, Trajectory, trajectories_file
 from condensery.verdict import FILE
@@ -44,8 +46,6 @@ from data_synthesis.policy import (
     verdicts_in,
 )
 from data_synthesis.run_costs import costs_of
-from data_synthesis.similarity import Shingles, shingles_of
-from data_synthesis.split import held_out_questions
 from data_synthesis.summarize_runs import FILE as SAMPLES
 from data_synthesis.summarize_runs import read_samples
 

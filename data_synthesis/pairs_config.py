@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from condensery.split import check_held_out
 from data_synthesis.policy import PolicyConfig
 
 
@@ -54,10 +55,7 @@ class PairsConfig(PolicyConfig):
         super().__post_init__()
         if (self.price_prompt is None) != (self.price_completion is None):
             raise ValueError("give both --price_prompt and --price_completion, or neither")
-        if self.held_out < 0 or (self.held_out > 1 and not self.held_out.is_integer()):
-            raise ValueError(
-                f"--held_out is {self.held_out:g}; a share below 1, or a whole number of questions"
-            )
+        check_held_out(self.held_out)
 
     def prices(self) -> dict[str, float] | None:
         if self.price_prompt is None or self.price_completion is None:

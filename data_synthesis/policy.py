@@ -8,11 +8,11 @@ from typing import Literal
 from condensery.compaction import Compaction
 from condensery.facts import recall
 from condensery.files.jsonl import BadLine, scan_jsonl
+from condensery.similarity import Shingles, shingles_of, similar_pairs
 from condensery.trajectory import Trajectory
 from condensery.verdict import read_verdicts
 from condensery.words import words_of
 from data_synthesis.pair import Dropped, Pair, Reason
-from data_synthesis.similarity import Shingles, shingles_of, similar_pairs
 
 CONTAMINATION_WORDS = 13  # a run of so many words in common, as GPT-3 and its successors counted it
 SIMILAR_QUESTIONS = 0.9

@@ -3,9 +3,9 @@
     condensery instances runs/web runs/code --output_dir runs/instances --tokenizer Qwen/Qwen3.5-2B
     condensery instances runs/logs --output_dir runs/instances --context_tokens 1024 2048
 
-Writes `instances.jsonl`, `rejected.jsonl` (each piece of a run that is not used, with its reason),
-`data_card.md`, `data_card.json` and `run.json`. Exit status: 0; 1 when a piece was rejected for more than
-being too short or not drawn; 2 when not even started.
+Writes `instances.jsonl` and, on other questions, `held_out.jsonl`; `rejected.jsonl` (each piece of a run that
+is not used, with its reason), `data_card.md`, `data_card.json` and `run.json`. Exit status: 0; 1 when a piece
+was rejected for more than being too short or not drawn; 2 when not even started.
 """
 
 import hashlib
@@ -29,6 +29,7 @@ from condensery.files.run_directory import (
     status_of_unused,
     write_json,
 )
+from condensery.split import held_out_questions
 from condensery.tokens import Tokenizer, count_tokens
 from condensery.trajectory import Trajectory, trajectories_file
 from reconstruct.building import build_instance
@@ -51,8 +52,8 @@ def main(argv: list[str] | None = None) -> int:
         if not config.dry_run:
             open_run_directory(config.output_dir, config.resume)
             check_same_run(config.output_dir, resolved_config(config), files.values())
-        rows, unused = write_instances(files, config, tokenizer)
-        card = describe_instances(rows, unused, config.tokenizer or "an estimate")
+        rows, unused, held_out = write_instances(files, config, tokenizer)
+        card = describe_instances(rows, unused, held_out, config.tokenizer or "an estimate")
         text = to_markdown(card, list(map(str, config.paths)))
         print(text, file=sys.stdout if config.dry_run else sys.stderr)
         if not config.dry_run:
@@ -71,13 +72,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def write_instances(
     files: dict[Path, Path], config: InstancesConfig, tokenizer: Tokenizer | None
-) -> tuple[list[Row], list[Unused]]:
-    """(figures of the instances drawn, what is not used).
+) -> tuple[list[Row], list[Unused], set[str]]:
+    """(figures of the instances drawn, what is not used, the questions that are held out).
 
     One run is in memory at a time: all that may be drawn goes into a file first, and from it what was drawn.
     """
     rows: list[Row] = []
     unused: list[Unused] = []
+    tasks: dict[str, str] = {}
     candidates = config.output_dir / "candidates.jsonl"
     with nullcontext(_write_nothing) if config.dry_run else replace_jsonl(candidates) as write:
         for found in find_instances(files, config, tokenizer):
@@ -85,19 +87,29 @@ def write_instances(
                 unused.append(found)
             else:
                 rows.append(found[1])
+                tasks[found[1].question_id] = found[0].compaction.task
                 write(found[0].model_dump(exclude_none=True))
     if not rows:
         reasons = Counter(piece.reason for piece in unused).most_common()
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons) or "no trajectory"
         first = f"; the first: {unused[0].detail}" if unused else ""
         raise ValueError(f"no instance at --context_tokens {config.context_tokens}: {counts}{first}")
-    drawn = {row.id for row in in_turns(rows, BALANCED, config.seed)[: config.limit]}
+    drawn = {row.id: row for row in in_turns(rows, BALANCED, config.seed)[: config.limit]}
+    asked = {row.question_id: tasks[row.question_id] for row in rows if row.id in drawn}
+    held_out = held_out_questions(asked, config.held_out, config.seed)
     if not config.dry_run:
-        texts = (row for _, row in scan_jsonl(candidates) if isinstance(row, dict) and row["id"] in drawn)
-        write_jsonl(config.output_dir / "instances.jsonl", texts)
+        for name in ("instances", "held_out") if held_out else ("instances",):
+            texts = (
+                row
+                for _, row in scan_jsonl(candidates)
+                if isinstance(row, dict)
+                and row["id"] in drawn
+                and (drawn[row["id"]].question_id in held_out) == (name == "held_out")
+            )
+            write_jsonl(config.output_dir / f"{name}.jsonl", texts)
         candidates.unlink()
     unused += [row.piece for row in rows if row.id not in drawn]
-    return [row for row in rows if row.id in drawn], unused
+    return list(drawn.values()), unused, held_out
 
 
 def _write_nothing(row: dict) -> None:

@@ -13,6 +13,7 @@ class Row:
     """An instance's figures without its text; `piece` is what it is where it is not drawn."""
 
     id: str
+    question_id: str
     piece: Unused
     source: str
     language: str
@@ -28,6 +29,7 @@ class Row:
 def row_of(instance: Instance, measured: MeasuredRun, context: Context) -> Row:
     return Row(
         id=instance.id,
+        question_id=instance.compaction.question_id,
         piece=measured.unused(context.start, context.context_tokens, "not_drawn", "left out by --limit"),
         source=instance.source,
         language=instance.language,
@@ -41,12 +43,13 @@ def row_of(instance: Instance, measured: MeasuredRun, context: Context) -> Row:
     )
 
 
-def describe_instances(rows: list[Row], unused: list[Unused], counted_with: str) -> dict:
-    """All figures of the card. `counted_with` names the tokenizer."""
+def describe_instances(rows: list[Row], unused: list[Unused], held_out: set[str], counted_with: str) -> dict:
+    """All figures of the card. `held_out` are questions, `counted_with` names the tokenizer."""
     reasons = Counter(piece.reason for piece in unused)
     pieces = [*(row.piece for row in rows), *unused]
     return {
         "instances": len(rows),
+        "held_out": sum(row.question_id in held_out for row in rows),
         "funnel": {
             "trajectories": len({(piece.file, piece.trajectory_id) for piece in pieces}),
             "contexts": len(pieces),
@@ -76,7 +79,13 @@ def describe_instances(rows: list[Row], unused: list[Unused], counted_with: str)
 
 
 def to_markdown(card: dict, sources: list[str]) -> str:
-    lines = ["# Data card", "", f"{card['instances']} training contexts from {', '.join(sources)}.", ""]
+    lines = [
+        "# Data card",
+        "",
+        f"{card['instances']} training contexts from {', '.join(sources)}, of which "
+        f"{card['held_out']} are held out.",
+        "",
+    ]
     lines += ["| source | language | context tokens | instances |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(map(str, group.values()))} |" for group in card["groups"]]
     lines += ["", f"Tokens, counted with {card['tokens_counted_with']}:", ""]

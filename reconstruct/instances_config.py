@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from condensery.split import check_held_out
+
 
 @dataclass
 class InstancesConfig:
@@ -38,11 +40,17 @@ class InstancesConfig:
     tokenizer: str | None = field(
         default=None, metadata={"help": "the student, whose tokens are counted; default: an estimate"}
     )
+    held_out: float = field(
+        default=0.1,
+        metadata={
+            "help": "of the drawn ones, below 1 a share of the questions, else their number; 0 for none"
+        },
+    )
     limit: int | None = field(
         default=None,
         metadata={"help": "so many, drawn in turns from sources, their languages and lengths", "minimum": 1},
     )
-    seed: int = field(default=0, metadata={"help": "of the draw and the masks"})
+    seed: int = field(default=0, metadata={"help": "of the draw, the split and the masks"})
     on_error: Literal["fail", "skip"] = field(
         default="fail", metadata={"help": "exit status when rows were rejected: fail=1, skip=0"}
     )
@@ -54,6 +62,7 @@ class InstancesConfig:
             raise ValueError(
                 f"--mask_ratio is {self.mask_ratio:g}; a share above 0 and below 1 (SUMONE: 0.5)"
             )
+        check_held_out(self.held_out)
         shortest = min(self.context_tokens)
         if shortest < 16 * self.min_blocks:
             raise ValueError(

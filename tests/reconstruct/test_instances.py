@@ -36,6 +36,7 @@ def build(
         write_jsonl(tmp_path / name / "trajectories.jsonl", (run.model_dump() for run in rows))
     out = tmp_path / "out"
     words = [*(str(tmp_path / name) for name in runs), "--output_dir", str(out), "--context_tokens", "512"]
+    words += ["--held_out", "0"]
     status = main([*words, *arguments])
     file = out / "instances.jsonl"
     return status, list(read_records(file, Instance)) if file.exists() else [], out
@@ -56,7 +57,7 @@ def test_a_run_is_cut_where_its_context_is_full_at_a_closed_position(tmp_path: P
     assert card["funnel"] == {"trajectories": 1, "contexts": 1, "usable": 1, "instances": 1}
     assert card["block_kinds"] == {"result": len(found.blocks)}
     assert json.loads((out / "run.json").read_text())["counts"]["instances"] == 1
-    assert not (out / "candidates.jsonl").exists()
+    assert not (out / "candidates.jsonl").exists() and not (out / "held_out.jsonl").exists()
     assert "| 512 | 1 |" in (out / "data_card.md").read_text()
 
 
@@ -159,6 +160,19 @@ def test_more_is_drawn_from_one_source_where_the_other_runs_out(tmp_path: Path) 
     assert [Path(each.source).name for each in found].count("code") == 1 and len(found) == 5
 
 
+def test_questions_are_held_out_of_training(tmp_path: Path) -> None:
+    """One question stays on one side, whatever its runs."""
+    runs = [a_run(number, question_id=f"q{number % 10}", question=f"When was mill {number % 10} built?")
+            for number in range(30)]  # fmt: skip
+    status, found, out = build(tmp_path, {"run": runs}, "--held_out", "0.2")
+    held_out = list(read_records(out / "held_out.jsonl", Instance))
+    questions = [{each.compaction.question_id for each in split} for split in (found, held_out)]
+    assert status == 0 and len(found) + len(held_out) == 30
+    assert len(questions[1]) == 2 and not questions[0] & questions[1]
+    card = json.loads((out / "data_card.json").read_text())
+    assert (card["instances"], card["held_out"]) == (30, len(held_out))
+
+
 def test_masks_depend_on_seed_and_history_alone(tmp_path: Path) -> None:
     _, alone, _ = build(tmp_path, {"run": [a_run(2)]})
     _, both, _ = build(tmp_path / "b", {"run": [a_run(1), a_run(2)]})
@@ -179,6 +193,8 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--mask_ratio", "1"], "--mask_ratio is 1; a share above 0 and below 1"),
         (["--context_tokens", "64"], "--context_tokens 64 has no room"),
         (["--retained_tokens", "400"], "at most a quarter, 128"),
+        (["--held_out", "1.5"], "--held_out is 1.5; a share below 1, or a whole number of questions"),
+        (["--held_out", "0.1"], "--held_out 0.1 means 0 of 1 questions; both sides need at least one"),
         (["--context_tokens", "9000"], "no instance at --context_tokens [9000]: 1 too_short"),
     ],
 )

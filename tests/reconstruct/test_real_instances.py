@@ -36,6 +36,7 @@ def test_search_service_and_coding_logs(tmp_path: Path) -> None:
         runs = (run.model_dump() for run in read_log(DATA / path).trajectories)
         write_jsonl(tmp_path / name / "trajectories.jsonl", runs)
     words = [*(str(tmp_path / name) for name in LOGS), "--output_dir", str(tmp_path / "out"), "--limit", "60"]
+    words += ["--held_out", "0"]
     assert main([*words, "--context_tokens", "4096", "6144", "--on_error", "skip"]) == 0
     found = list(read_records(tmp_path / "out/instances.jsonl", Instance))
     for each in found:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from data_synthesis.split import group_questions, held_out_questions
+from condensery.split import group_questions, held_out_questions
 
 REPORT = """TimeDelta serialization rounds milliseconds down where it should round to the nearest value.
 I use a field with precision in milliseconds, serialize a delta of 345 of them, and get 344 back. It worked in

@@ -3,9 +3,15 @@
 import hashlib
 from collections import defaultdict
 
-from data_synthesis.similarity import Shingles, shingles_of, similar_pairs
+from condensery.similarity import Shingles, shingles_of, similar_pairs
 
 SIMILAR = 0.9  # Jaccard overlap of word triples from which two tasks count as one
+
+
+def check_held_out(held_out: float) -> None:
+    """ValueError for a setting `--held_out` that is neither a share nor a number."""
+    if held_out < 0 or (held_out > 1 and not held_out.is_integer()):
+        raise ValueError(f"--held_out is {held_out:g}; a share below 1, or a whole number of questions")
 
 
 def held_out_questions(tasks: dict[str, str], held_out: float, seed: int) -> set[str]:
