@@ -1,8 +1,5 @@
 """Two processes train what one does: with whole copies (DDP) and with shards (FSDP2), over gloo on a CPU."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,33 +9,11 @@ from safetensors.torch import load_file
 
 from distill import sft
 from tests.distill.tiny_runs import losses, refusal
+from tests.two_processes import DDP, FSDP2, launch, on_two_processes
 
 Words = Callable[..., list[str]]
-ROOT = Path(__file__).parents[2]
-DDP = ["--multi_gpu", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-FSDP2 = ["--config_file", "configs/accelerate/fsdp2.yaml", "--mixed_precision", "no"]
 # Four rows a step: 1 per device x 2 processes x 2 accumulated. SGD keeps rounding as small as it is.
 SETTINGS = ["--global_batch_size", "4", "--max_steps", "3", "--router_aux_loss_coef", "0", "--optim", "sgd"]
-
-
-def on_two_processes(module: str, *words: str) -> str:
-    """What the processes say on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *words],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stderr
-
-
-def launch(way: list[str], script: str, words: list[str]) -> str:
-    """Through `accelerate launch`, on a port that is free."""
-    options = [*way, "--num_processes", "2", "--main_process_port", "0"]
-    return on_two_processes("accelerate.commands.launch", *options, script, *words)
 
 
 def assert_same_training(one: Path, two: Path) -> None:

@@ -19,6 +19,7 @@ from reconstruct.blocks import blocks_of
 from reconstruct.instance import Instance
 from reconstruct.masks import draw_masks
 from tests.distill.tiny_runs import losses, refusal
+from tests.two_processes import DDP, FSDP2, launch
 
 CONFIG = Path(__file__).parents[2] / "configs" / "grpo" / "smollm2_cpu.yaml"
 Words = Callable[..., list[str]]
@@ -127,6 +128,23 @@ def test_a_shared_prompt_trains_as_plain_rows_do(
     assert shared.keys() == plain.keys()
     for name, weight in plain.items():
         assert (shared[name] - weight).abs().max() <= 1e-6, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["ddp", "fsdp2"])
+def test_two_processes_share_prompts_as_plain_rows_train(way: str, words: Words, tmp_path: Path) -> None:
+    """Each computes the groups of its own; what they sample depends on a step and a process alone."""
+    trained = []
+    for kind in ("shared", "plain"):
+        more = ["--groups_per_step", "2", "--optim", "sgd"]
+        argv = [kind, *words(*more, output_dir=tmp_path / kind)]
+        said = launch(DDP if way == "ddp" else FSDP2, "tests/reconstruct/grpo_entry.py", argv)
+        assert "4 per device x 2 process(es) x 1 accumulated" in said
+        assert way == "ddp" or "sharded over 2 processes" in said
+        trained.append(load_file(tmp_path / kind / "model.safetensors"))
+    assert losses(tmp_path / "shared") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
+    for name, weight in trained[1].items():
+        assert (trained[0][name] - weight).abs().max() <= 1e-6, name
 
 
 @pytest.mark.parametrize(
