@@ -8,6 +8,8 @@ Each check prints a line of JSON, the last line is the verdict; the exit status 
 - sft_step: layers of Qwen3-30B-A3B's shape with random weights, rows of 16k tokens, the shipped recipe. Our
   training against TRL's own SFTTrainer with the same settings on the same rows, in turns, in one process.
 - export_proof: a tiny mixture, LoRA on its experts, trained, merged, and proven to be what was trained.
+- grpo_update: loss and gradients of a group of 8 on the same layers, its prompt of 4k tokens computed once,
+  against TRL's GRPOTrainer, in turns. The bound of the ratio is that of the tokens.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from grpo_update import GROUP, build_trainer, group, seconds_of_update
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     PreTrainedTokenizerFast,
@@ -40,6 +43,7 @@ from distill import export, sft
 from distill.arguments import SFTArguments
 from distill.preflight import prepare
 from modeling.chat_template import IGNORED
+from modeling.loading import load_model
 
 RECIPE = Path(__file__).parents[1] / "configs" / "sft" / "qwen3_30b_a3b.yaml"
 QWEN3_30B_A3B = {  # but for the number of layers, which is 48
@@ -86,8 +90,7 @@ def main() -> int:
         parser.error("no GPU is seen by torch; try --device cpu --tiny")
     name = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
     verdicts = []
-    # A check takes (device, tiny, folder); the one of a GRPO update goes behind these.
-    for check in (sft_step, export_proof):
+    for check in (sft_step, export_proof, grpo_update):
         started = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -220,6 +223,49 @@ def export_proof(device: str, tiny: bool, folder: Path) -> dict[str, Any]:
         "tensors_changed": proof["tensors"]["num_changed"],
         "tensors_expected": proof["tensors"]["num_expected"],
         "passed": True,  # an export that is not proven ends its command
+    }
+
+
+def grpo_update(device: str, tiny: bool, folder: Path) -> dict[str, Any]:
+    """Passed: the same log-probabilities, and on a GPU a faster update."""
+    shape, num_prompt, num_completion = (TINY, 64, 8) if tiny else (QWEN3_30B_A3B, 4096, 512)
+    place = write_model(folder / "model", shape, device)
+    settings = {"use_cpu": device == "cpu", "bf16": True}
+    trainers = {
+        way: build_trainer(
+            way, load_model(str(place), "bfloat16").to(device), byte_tokenizer(), True, **settings
+        )
+        for way in ("ours", "trl")
+    }
+    inputs = group(num_prompt, num_completion, shape["vocab_size"], device)
+    rows = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    asked = (rows, torch.ones_like(rows), num_completion)
+    logprobs, seconds, peak = {}, {"ours": [], "trl": []}, {}
+    for way, trainer in trainers.items():
+        with torch.no_grad():
+            logprobs[way], *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *asked)
+    for _ in range(NUM_ROUNDS):
+        for way, trainer in trainers.items():
+            free_memory()
+            before = allocated()
+            seconds[way].append(seconds_of_update(trainer, inputs, synchronize))
+            if torch.cuda.is_available():
+                peak[way] = round((torch.cuda.max_memory_allocated() - before) / 2**30, 2)
+                torch.cuda.reset_peak_memory_stats()
+            trainer.model.zero_grad()
+    middle = {way: statistics.median(of_way[1:]) for way, of_way in seconds.items()}
+    gap = float((logprobs["ours"].float() - logprobs["trl"].float()).abs().mean())
+    ratio = middle["trl"] / middle["ours"]
+    bound = GROUP * (num_prompt + num_completion) / (num_prompt + GROUP * num_completion)
+    return {
+        "layers": shape["num_hidden_layers"],
+        "prompt_and_completion": [num_prompt, num_completion],
+        "ratio": round(ratio, 3),
+        "bound": round(bound, 2),
+        "seconds": {way: round(value, 4) for way, value in middle.items()},
+        "peak_memory_gib": peak,
+        "logprob_gap": round(gap, 5),
+        "passed": gap < MAX_LOSS_GAP and (device == "cpu" or ratio > 1),
     }
 
 

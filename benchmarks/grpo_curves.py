@@ -8,7 +8,8 @@
 Of each checkpoint, and of the model that the run started from (step 0), the greedy summary of each context:
 quality (likelihood, with contrast) in [0, 2], must-keep recall, other facts carried over, statements that the
 history does not bear out, tokens. Intervals are bootstrapped over contexts, those of differences to step 0
-over the same contexts. `rows.jsonl` has each summary, and a run that was stopped goes on from there.
+over the same contexts. `rows.jsonl` has each summary of each model, and a run that was stopped goes on from
+there.
 """
 
 import json
@@ -155,10 +156,10 @@ def main(argv: list[str] | None = None) -> None:
         name, _, run = named.partition("=")
         start: list[dict[str, Any]] = []
         for step, model in models_of(Path(run)):
-            rows = [row for row in known if (row["run"], row["step"]) == (name, step)]
-            if len(rows) != len(instances):
-                rows = measure(config, instances, model, reconstructor)
-                known += [{"run": name, "step": step, **row} for row in rows]
+            rows = [row for row in known if row["model"] == model]
+            if [row["instance"] for row in rows] != [one.id for one in instances]:
+                rows = [{"model": model, **row} for row in measure(config, instances, model, reconstructor)]
+                known += rows
                 write_jsonl(place, known)
             start = start or rows
             cases.append({"run": name, "step": step, **figures(rows, start, config.seed)})

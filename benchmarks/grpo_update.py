@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,43 +107,59 @@ def update(
 ) -> dict[str, float]:
     """Loss and gradients of one group; a short one before it warms up what is measured."""
     import torch
+
+    from modeling.loading import load_tokenizer
+    from modeling.memory import peak_memory
+
+    tokenizer = load_tokenizer("smollm2-135m-instruct")
+    trainer = build_trainer(way, load(name), tokenizer, checkpointing, use_cpu=True, bf16=False)
+    for length in (16, num_prompt):
+        seconds = seconds_of_update(trainer, group(length, min(length, num_completion)))
+    vector = [weight.grad.flatten() for weight in trainer.model.parameters() if weight.grad is not None]
+    peak = peak_memory()
+    torch.save(torch.cat(vector), gradients)
+    return {"seconds": round(seconds, 3), "peak_gib": round(peak / 2**30, 2)}
+
+
+def build_trainer(way: str, model: Any, tokenizer: Any, checkpointing: bool, **settings: bool) -> Any:
+    """Ours or TRL's, ready for `compute_loss`."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
     from modeling.lm_head import score_supervised_positions_only
-    from modeling.loading import load_tokenizer
-    from modeling.memory import peak_memory
     from reconstruct.grpo_trainer import SharedPromptTrainer
 
-    torch.manual_seed(0)
     if way == "ours":
         score_supervised_positions_only()
     trainer_class = SharedPromptTrainer if way == "ours" else GRPOTrainer
     with tempfile.TemporaryDirectory() as folder:
         trainer: Any = trainer_class(
-            model=load(name),
+            model=model,
             reward_funcs=lambda completions, **_: [0.0] * len(completions),
             args=GRPOConfig(
-                output_dir=folder, per_device_train_batch_size=GROUP, num_generations=GROUP, use_cpu=True,
-                bf16=False, gradient_checkpointing=checkpointing, report_to="none", router_aux_loss_coef=0.0,
+                output_dir=folder, per_device_train_batch_size=GROUP, num_generations=GROUP,
+                gradient_checkpointing=checkpointing, report_to="none", router_aux_loss_coef=0.0, **settings,
             ),
             train_dataset=Dataset.from_list([{"prompt": "-"}] * GROUP),
-            processing_class=load_tokenizer("smollm2-135m-instruct"),
+            processing_class=tokenizer,
         )  # fmt: skip
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     if checkpointing:  # Trainer.train does this, which is not called here
         trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
-    for length in (16, num_prompt):
-        trainer.model.zero_grad()
-        inputs = group(length, min(length, num_completion))
-        started = time.perf_counter()
-        trainer.compute_loss(trainer.model, inputs).backward()
-        seconds = time.perf_counter() - started
-    vector = [weight.grad.flatten() for weight in trainer.model.parameters() if weight.grad is not None]
-    peak = peak_memory()
-    torch.save(torch.cat(vector), gradients)
-    return {"seconds": round(seconds, 3), "peak_gib": round(peak / 2**30, 2)}
+    return trainer
+
+
+def seconds_of_update(
+    trainer: Any, inputs: dict[str, Any], synchronize: Callable[[], None] = lambda: None
+) -> float:
+    """`synchronize` waits for a GPU."""
+    trainer.model.zero_grad()
+    synchronize()
+    started = time.perf_counter()
+    trainer.compute_loss(trainer.model, inputs).backward()
+    synchronize()
+    return time.perf_counter() - started
 
 
 def load(name: str) -> Any:
@@ -163,20 +180,22 @@ def load(name: str) -> Any:
     return load_model(name, "float32")
 
 
-def group(num_prompt: int, num_completion: int) -> dict[str, Any]:
+def group(
+    num_prompt: int, num_completion: int, num_words: int = 49152, device: str = "cpu"
+) -> dict[str, Any]:
     """A group as the trainer prepares it: random tokens, full completions."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    prompt = torch.randint(3, 49152, (1, num_prompt), generator=generator).expand(GROUP, -1)
-    completions = torch.randint(3, 49152, (GROUP, num_completion), generator=generator)
+    prompt = torch.randint(3, num_words, (1, num_prompt), generator=generator).expand(GROUP, -1).to(device)
+    completions = torch.randint(3, num_words, (GROUP, num_completion), generator=generator).to(device)
     return {
         "prompt_ids": prompt,
         "prompt_mask": torch.ones_like(prompt),
         "completion_ids": completions,
         "completion_mask": torch.ones_like(completions),
-        "advantages": torch.linspace(-1, 1, GROUP),
-        "num_items_in_batch": torch.tensor(float(completions.numel())),
+        "advantages": torch.linspace(-1, 1, GROUP, device=device),
+        "num_items_in_batch": torch.tensor(float(completions.numel()), device=device),
     }
 
 
