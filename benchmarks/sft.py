@@ -7,8 +7,9 @@
 
 Two rivals: TRL as its defaults run it, and with the flags that an expert would set on a CPU. All three run in
 turn, each in a process of its own; a round gives one ratio of tokens of text (padding is none) per second
-of training, and the interval is bootstrapped over rounds. Losses are compared step by step. Then the
-peak memory of one step on one long row, with a vocabulary of Qwen's size.
+of training, and the interval is bootstrapped over rounds. TRL is given our tokens, so that losses can be
+compared step by step: rendering itself, it would supervise the template's newline after the stop token, too,
+which no server writes. Then the peak memory of one step on one long row, with a vocabulary of Qwen's size.
 """
 
 import json
@@ -26,6 +27,7 @@ from typing import Any
 from condensery.files.config import parse_args
 from condensery.files.jsonl import read_jsonl
 from evaluation.aggregate import ratio_with_interval
+from modeling.chat_template import RenderedPair, render_pair
 from modeling.precision import cpu_has_bf16
 
 GLOBAL_BATCH_SIZE = 8
@@ -89,14 +91,16 @@ def compare_throughput(config: Config, folder: Path) -> dict[str, Any]:
     )
     places = random.Random(0).sample(sorted(checked.pairs), num_rows)
     lengths = [len(checked.pairs[place].input_ids) for place in places]
-    write_rows(folder, [pairs[int(place)] for place in places])
+    write_rows(folder, [pairs[int(place)] for place in places], [checked.pairs[place] for place in places])
     runs: dict[str, list[Run]] = {name: [] for name in CONTENDERS}
     flags = f"{SHARED} --max_length {config.max_length} --max_steps {config.num_steps}"
     for number in range(config.num_rounds):
         order = list(CONTENDERS)[number % 3 :] + list(CONTENDERS)[: number % 3]
         for name in order:
             runs[name].append(train(name, model, folder, f"{flags} {CONTENDERS[name]}"))
-            say(f"round {number + 1}: {name} {sum(lengths) / runs[name][-1].train_seconds:.0f} tokens/s")
+            run = runs[name][-1]
+            rate = sum(lengths) / run.train_seconds
+            say(f"round {number + 1}: {name} {rate:.0f} tokens/s, losses {run.losses}")
     seconds = {name: [run.train_seconds for run in of_case] for name, of_case in runs.items()}
     ratios = {
         rival: ratio_with_interval(seconds[rival], seconds["ours"])
@@ -143,7 +147,8 @@ def compare_memory(config: Config, folder: Path) -> dict[str, Any]:
     text = "\n".join(message["content"] for pair in pairs for message in pair["prompt"])
     room = NUM_LONG_ROW_TOKENS - len(tokenizer(row["completion"][0]["content"])["input_ids"]) - 100
     ids = tokenizer(text, add_special_tokens=False)["input_ids"][:room]
-    write_rows(long_row, [{**row, "prompt": [{"role": "user", "content": tokenizer.decode(ids)}]}])
+    row = {**row, "prompt": [{"role": "user", "content": tokenizer.decode(ids)}]}
+    write_rows(long_row, [row], [render_pair(tokenizer, row["prompt"], row["completion"])])
     flags = f"{SHARED} --max_length {NUM_LONG_ROW_TOKENS} --max_steps 1"
     peaks = {name: train(name, model, long_row, f"{flags} {LONG_ROW[name]}").peak for name in LONG_ROW}
     return {
@@ -155,14 +160,13 @@ def compare_memory(config: Config, folder: Path) -> dict[str, Any]:
     }
 
 
-def write_rows(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """For us as they are; for TRL, the two columns it reads."""
-    for name, columns in (("ours", None), ("trl", ("prompt", "completion"))):
+def write_rows(folder: Path, rows: list[dict[str, Any]], rendered: list[RenderedPair]) -> None:
+    """For us as they are; for TRL as tokens."""
+    tokens = [{"input_ids": pair.input_ids, "labels": pair.labels} for pair in rendered]
+    for name, of_contender in (("ours", rows), ("trl", tokens)):
         (folder / name).mkdir(parents=True)
         with open(folder / name / "train.jsonl", "w", encoding="utf-8") as file:
-            for row in rows:
-                kept = {key: row[key] for key in columns} if columns else row
-                file.write(json.dumps(kept, ensure_ascii=False) + "\n")
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in of_contender)
 
 
 def train(name: str, model: str, folder: Path, flags: str) -> Run:

@@ -148,6 +148,7 @@ def measure_generated(arguments: GRPOArguments) -> Measure:
     judging = None if arguments.judge == "lexical" else Endpoint(arguments.judge_url or "", arguments.judge)
     judge = EndpointJudge(judging) if judging else judge_lexically
     missing = Missing("restorations")
+    counts = [missing, judge.missing] if isinstance(judge, EndpointJudge) else [missing]
 
     async def of_all(instance: Instance, summaries: list[str]) -> list[list[list[Judgement | None]]]:
         try:
@@ -161,7 +162,8 @@ def measure_generated(arguments: GRPOArguments) -> Measure:
     def measure(instance: Instance, summaries: list[str]) -> list[Parts | None]:
         parts: list[Parts | None] = []
         for judgements in asyncio.run(of_all(instance, summaries)):
-            verdicts = [verdict for of_mask in judgements for verdict in of_mask if verdict is not None]
+            asked = [verdict for of_mask in judgements for verdict in of_mask]
+            verdicts = [verdict for verdict in asked if verdict is not None]
             value = quality(judgements, weights_of(instance, arguments))
             if value is None:
                 parts.append(None)
@@ -169,8 +171,10 @@ def measure_generated(arguments: GRPOArguments) -> Measure:
             precision = statistics.fmean(verdict.precision for verdict in verdicts)
             of_one = {"quality": value, "precision": precision}
             of_one["recall"] = statistics.fmean(verdict.recall for verdict in verdicts)
+            of_one["missing_verdicts"] = 1 - len(verdicts) / len(asked)
             parts.append(of_one)
-        missing.stop_above(arguments.max_missing)
+        for of_kind in counts:
+            of_kind.stop_above(arguments.max_missing)
         return parts
 
     return measure

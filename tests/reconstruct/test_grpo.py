@@ -1,8 +1,10 @@
 """GRPO through its real entry on tiny models: the shared prompt changes nothing, a resumed run equals an
 uninterrupted one, and what cannot work is refused."""
 
+import itertools
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from reconstruct.blocks import blocks_of
 from reconstruct.instance import Instance
 from reconstruct.masks import draw_masks
 from tests.distill.tiny_runs import losses, refusal
+from tests.scripted_endpoint import ScriptedEndpoint, say
 from tests.two_processes import DDP, FSDP2, launch
 
 CONFIG = Path(__file__).parents[2] / "configs" / "grpo" / "smollm2_cpu.yaml"
@@ -110,16 +113,32 @@ def test_the_run_is_exported_with_the_prompt_template_of_its_settings(
     assert export.main([*exported, "--prompt_template", "compact_v1"]) == 0
 
 
-@pytest.mark.parametrize("variant", ["dense", "lora", "accumulated", "checkpointing"])
+LORA = ["--use_peft", "--lora_target_modules", "q_proj", "v_proj", "--lora_dropout", "0"]
+
+
+@pytest.mark.parametrize(
+    ("student", "more"),
+    [
+        ("tiny_llama", []),
+        ("tiny_llama", LORA),
+        ("tiny_llama", ["--groups_per_step", "2"]),
+        ("tiny_llama", ["--gradient_checkpointing", "true"]),
+        ("tiny_qwen3_moe", []),
+        ("tiny_qwen3_moe", LORA),
+        ("tiny_qwen3_5", []),
+        ("tiny_qwen3_5", ["--gradient_checkpointing", "true"]),
+    ],
+)
 def test_a_shared_prompt_trains_as_plain_rows_do(
-    variant: str, words: Words, readable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    student: str,
+    more: list[str],
+    words: Words,
+    readable: None,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    more = {
-        "dense": [],
-        "lora": ["--use_peft", "--lora_target_modules", "q_proj", "v_proj", "--lora_dropout", "0"],
-        "accumulated": ["--groups_per_step", "2"],
-        "checkpointing": ["--gradient_checkpointing", "true"],
-    }[variant]
+    more = ["--model_name_or_path", str(request.getfixturevalue(student)), *more]
     assert grpo.main(words(*more, "--optim", "sgd", output_dir=tmp_path / "shared")) == 0
     monkeypatch.setattr("reconstruct.grpo_trainer.why_not_shared", lambda model: "a test")
     assert grpo.main(words(*more, "--optim", "sgd", output_dir=tmp_path / "plain")) == 0
@@ -235,6 +254,39 @@ def test_a_group_is_planned_as_one_row_with_the_frozen_model_beside(words: Words
     assert not findings.problems
     assert prepared.memory.activations == one_row.activations
     assert prepared.memory.frozen == num_bytes(config) > 0
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_a_run_bears_some_verdicts_that_cannot_be_read_and_stops_at_most(
+    share: float, words: Words, readable: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The judge answers prose on that share of summaries, which then have no reward."""
+    serial = itertools.count()
+
+    def restore(body: dict) -> dict:
+        number = next(serial)
+        spans = (f'<span id="{block}">mill {number}</span>' for block in range(1, 5))
+        return say("\n".join(spans))
+
+    def judge(body: dict) -> dict:
+        number = int(re.findall(r"mill (\d+)\n", body["messages"][-1]["content"])[-1])
+        fails = number % 10 < 10 * share
+        return say("hm" if fails else json.dumps({"precision": number % 7 / 7, "recall": 0.5}))
+
+    with ScriptedEndpoint(restore) as restoring, ScriptedEndpoint(judge) as judging:
+        argv = words(
+            *("--reward", "generate", "--reconstructor", "scripted", "--reconstructor_url", restoring.url),
+            *("--judge", "scripted", "--judge_url", judging.url, "--max_steps", "10"),
+        )
+        if share > 0.5:
+            assert "judge verdicts are missing" in (said := refusal(grpo.main, argv, capsys))
+            assert "not_json" in said and "the tolerated 50%" in said
+            return
+        assert grpo.main(argv) == 0
+    history = json.loads((tmp_path / "run" / "log_history.json").read_text())
+    missing = [entry["missing"] for entry in history if "missing" in entry]
+    assert sum(missing) / len(missing) == pytest.approx(share) and max(missing) < 1
+    assert any(entry.get("grad_norm", 0) > 0 for entry in history)
 
 
 def test_answers_that_nobody_can_read_are_told_once(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
