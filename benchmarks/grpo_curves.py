@@ -9,7 +9,7 @@ Of each checkpoint, and of the model that the run started from (step 0), the gre
 quality (likelihood, with contrast) in [0, 2], must-keep recall, other facts carried over, statements that the
 history does not bear out, tokens. Intervals are bootstrapped over contexts, those of differences to step 0
 over the same contexts. `rows.jsonl` has each summary of each model, and a run that was stopped goes on from
-there.
+there; `curves.json` has the figures, `curves.png` shows them.
 """
 
 import json
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 
 from condensery.facts import num_distractors, recall, unsupported
@@ -35,6 +36,9 @@ from modeling.loading import load_model, load_tokenizer
 from modeling.precision import computed_dtype
 from reconstruct.instance import Instance
 from reconstruct.likelihood import Reconstructor, load_reconstructor, quality_of, score_summaries
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 
 CONTRAST = 0.5
 # Each is numerator / denominator, both summed over contexts; an answer that cannot be read keeps nothing.
@@ -142,6 +146,25 @@ def table(cases: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def plot(cases: list[dict[str, Any]], path: Path) -> None:
+    """Each metric by step, a line for each run, with intervals."""
+    figure, panels = plt.subplots(2, 3, figsize=(11, 6), sharex=True)
+    for metric, axes in zip(METRICS, panels.flat, strict=True):
+        for run in dict.fromkeys(case["run"] for case in cases):
+            points = [case for case in cases if case["run"] == run and case[metric] is not None]
+            if points:
+                steps, values = zip(*((case["step"], case[metric]) for case in points), strict=True)
+                low, high = zip(*(case[f"{metric}_ci"] for case in points), strict=True)
+                axes.plot(steps, values, marker="o", label=run)
+                axes.fill_between(steps, low, high, alpha=0.2)
+        axes.set(title=metric.replace("_", " "), xlabel="step")
+        axes.grid(alpha=0.3)
+    panels.flat[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def main(argv: list[str] | None = None) -> None:
     config = parse_args(Config, argv=argv, prog="benchmarks/grpo_curves.py", description=__doc__)
     instances = [
@@ -166,6 +189,7 @@ def main(argv: list[str] | None = None) -> None:
             print(table(cases[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     print(table(cases), file=sys.stderr)
     write_json(config.output_dir / "curves.json", cases)
+    plot(cases, config.output_dir / "curves.png")
     print(json.dumps({"benchmark": "grpo_curves", "rival": "the model at step 0", "cases": cases}))
 
 
